@@ -1,5 +1,5 @@
-// Package asynqcoord lets the workers of asynq serve a few tasks of a tenant at once, within the tenant's limit, over all
-// processes. A task that has to wait goes back into the queue, so that it keeps no worker.
+// Package asynqcoord lets the workers of asynq serve a few tasks of a tenant at once, within the tenant's
+// limit, over all processes. A task that has to wait goes back into the queue, so that it keeps no worker.
 package asynqcoord
 
 import (
@@ -15,12 +15,12 @@ import (
 // DefaultBusy is when a task comes again while as many tasks of its tenant are served as may.
 const DefaultBusy = time.Second
 
-// Tenants is middleware for tasks. All fields but Busy are needed. Do not change it after Wrap. Configure the server with
-// [Postpone]: without it, a task that has to wait has failed.
+// Tenants is middleware for tasks. All fields but Busy are needed. Do not change it after Wrap. Configure the
+// server with [Postpone]: without it, a task that has to wait has failed.
 type Tenants struct {
-	// Client is what the semaphores and the limits of the tenants are taken from.
+	// Client has the semaphores and the limits of the tenants.
 	Client *coord.Client
-	// Of is the tenant of a task. Tasks may be served concurrently, and so Of is called.
+	// Of is the tenant of a task. It is called concurrently.
 	Of func(*asynq.Task) string
 	// AtOnce is how many tasks of a tenant are served at once, over all processes: 1 to 2^52.
 	AtOnce int
@@ -33,10 +33,10 @@ type Tenants struct {
 // Wrap serves a task under a permit of its tenant's semaphore, if the limit admits it. Both have the key
 // coord.Key("tenant", Of(task)). It panics without Client or Of. The handler is safe for concurrent use.
 //
-// A task that does not get both is postponed, and next is not called: until the limit has a permit, or for Busy. When the
-// permit of the semaphore is lost while next runs, the context of the task ends, with a cause that matches coord.ErrLost, and so
-// does the error, which asynq counts as a failure. So is an error of the store, save where the limits of a client with
-// coord.FailOpen admit the task.
+// A task that does not get both is postponed, until the limit has a permit or for Busy, and next is not
+// called. If the permit of the semaphore is lost while next runs, the context of the task ends with cause
+// coord.ErrLost, and the task fails with an error that matches it. An error of the store fails the task too;
+// under coord.FailOpen, only one of the semaphore does.
 func (t Tenants) Wrap(next asynq.Handler) asynq.Handler {
 	if t.Client == nil || t.Of == nil {
 		panic("asynqcoord: Tenants needs a Client and Of")

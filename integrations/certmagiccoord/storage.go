@@ -1,8 +1,8 @@
-// Package certmagiccoord lets certmagic, and so Caddy, lock by coord: of all machines, one gets the certificate of a name. What
-// certmagic stores is where it was, and the locks are on the store of coord.
+// Package certmagiccoord lets certmagic, and so Caddy, lock by coord: of all machines, one gets the
+// certificate of a name. What certmagic stores is where it was, and the locks are on the store of coord.
 //
-// certmagic's FileStorage has locks of its own, which need a file system that all machines mount. Many storages for a database
-// or a bucket have none, or weak ones.
+// certmagic's FileStorage has locks of its own, which need a file system that all machines mount. Many
+// storages for a database or a bucket have none, or weak ones.
 package certmagiccoord
 
 import (
@@ -20,9 +20,10 @@ import (
 // Storage is certmagic's Storage, TryLocker and LockLeaseRenewer. It is safe for concurrent use. The lock of name is
 // coord.Key("certmagic", name), and its client renews it until Unlock.
 //
-// certmagic cannot be told that a lock was lost. An attempt that has begun goes on, and another machine may begin
-// one meanwhile; before the next attempt certmagic calls RenewLockLease, which takes the lock again. As certmagic names
-// locks, and not holders, a goroutine that lost a lock unlocks that of another goroutine of the same Storage.
+// certmagic cannot be told that a lock was lost. An attempt that has begun goes on, and another machine may
+// begin one meanwhile; before the next attempt certmagic calls RenewLockLease, which takes the lock again. As
+// certmagic names locks, and not holders, a goroutine that lost a lock unlocks that of another goroutine of
+// the same Storage.
 type Storage struct {
 	certmagic.Storage
 	client coord.Locker
@@ -64,9 +65,9 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// RenewLockLease waits for a lock that was lost: certmagic calls it before each attempt, and then looks whether another
-// process has done the work. A lock that is held needs nothing, because the client renews it, and so the duration does not
-// count. If name was not locked here, the error matches coord.ErrNotHeld.
+// RenewLockLease waits for a lock that was lost: certmagic calls it before each attempt, and then looks
+// whether another process has done the work. A lock that is held needs nothing, because the client renews it,
+// and so the duration does not count. If name was not locked here, the error matches coord.ErrNotHeld.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	s.mu.Lock()
 	lock, ok := s.held[name]

@@ -1,5 +1,5 @@
-// Package echocoord lets echo use the middleware of net/http that httpcoord has: limits, locks, and guards against double
-// submits.
+// Package echocoord lets echo use the middleware of net/http that httpcoord has: limits, locks, and guards
+// against double submits.
 package echocoord
 
 import (
@@ -10,16 +10,17 @@ import (
 	"github.com/coordgo/coord/integrations/internal/nethttp"
 )
 
-// Wrap makes echo's middleware of that of net/http, such as the Wrap of httpcoord.Limits, Locks, Concurrent and Idempotency. It
-// calls m once, and panics where m does. Use it for one route, a group or all; the middleware that it returns is safe for
-// concurrent use.
+// Wrap makes echo's middleware of that of net/http, such as the Wrap of httpcoord.Limits, Locks, Concurrent
+// and Idempotency. It calls m once, and panics where m does. Use it for one route, a group or all; the
+// middleware that it returns is safe for concurrent use.
 //
-// It does more than echo.WrapMiddleware, which calls m for each request: m sees the answer to an error, which echo gives only
-// after all middleware, and r.PathValue gives it the parameters of the path.
+// It does more than echo.WrapMiddleware, which calls m for each request: m sees the answer to an error, which
+// echo gives only after all middleware, and r.PathValue gives it the parameters of the path.
 //
-// While the handler runs, c.Request() and c.Response() are those of m: when a lock is lost, the context of c.Request()
-// ends, with a cause that matches coord.ErrLost. A handler that returns nil then, and has not answered, leaves the answer to
-// m: httpcoord.Locks answers with 503. Middleware of echo outside of Wrap gets no error of the handler: it has been answered.
+// While the handler runs, c.Request() and c.Response() are those of m: when a lock is lost, the context of
+// c.Request() ends with cause coord.ErrLost. A handler that returns nil then, and has not answered, leaves
+// the answer to m: httpcoord.Locks answers with 503. Middleware of echo outside of Wrap gets no error of the
+// handler: it has been answered.
 //
 // The context of the request that m gives to its next handler has to be made of the context that m got.
 func Wrap(m func(http.Handler) http.Handler) echo.MiddlewareFunc {

@@ -31,8 +31,8 @@ func TestMiddlewareIsMadeOnce(t *testing.T) {
 	}
 }
 
-// The request has the context of the middleware inside of it, and its own one outside, where the response has the status
-// that was sent.
+// The request has the context of the middleware inside of it, and its own one outside, where the response has
+// the status that was sent.
 func TestContextEndsWithTheMiddleware(t *testing.T) {
 	over := errors.New("over")
 	e := echo.New()

@@ -1,5 +1,5 @@
-// Package fibercoord lets fiber use the middleware of net/http that httpcoord has: limits, locks, and guards against double
-// submits.
+// Package fibercoord lets fiber use the middleware of net/http that httpcoord has: limits, locks, and guards
+// against double submits.
 package fibercoord
 
 import (
@@ -11,15 +11,16 @@ import (
 	"github.com/coordgo/coord/integrations/internal/nethttp"
 )
 
-// Wrap makes fiber's middleware of that of net/http, such as the Wrap of httpcoord.Limits, Locks, Concurrent and Idempotency. It
-// calls m once, and panics where m does. Use it for one route, a group or all; the handler that it returns is safe for
-// concurrent use. fiber's adaptor.HTTPMiddleware does not do for locks: it runs the handler when the lock has been given back.
+// Wrap makes fiber's middleware of that of net/http, such as the Wrap of httpcoord.Limits, Locks, Concurrent
+// and Idempotency. It calls m once, and panics where m does. Use it for one route, a group or all; the
+// handler that it returns is safe for concurrent use. fiber's adaptor.HTTPMiddleware does not do for locks:
+// it runs the handler when the lock has been given back.
 //
-// m gets a copy of the request, with the parameters of the path by r.PathValue, and without the body. A request whose URL
-// net/http does not take is answered with 400. While the handlers after it run, c.Context() is that of m: when a lock is
-// lost, it ends, with a cause that matches coord.ErrLost, and what m answers replaces the answer of the handler, as fiber
-// sends one only at the end: httpcoord.Locks answers with 503. An error of a handler is answered inside of m, by the
-// ErrorHandler of the app.
+// m gets a copy of the request, with the parameters of the path by r.PathValue, and without the body. A
+// request whose URL net/http does not take is answered with 400. While the handlers after it run, c.Context()
+// is that of m: when a lock is lost, it ends with cause coord.ErrLost, and httpcoord.Locks answers with 503:
+// what m answers replaces the answer of the handler, because fiber sends one only at the end. An error of a
+// handler is answered inside of m, by the ErrorHandler of the app.
 //
 // fasthttp does not tell that a client has gone: a request keeps its lock until the handler returns.
 //
@@ -57,8 +58,8 @@ func serve(c fiber.Ctx) {
 	}
 }
 
-// request is c's for middleware of net/http. All of it is copied: the memory of c serves another request afterwards, and a
-// lock or an observer may still have the key then.
+// request is c's for middleware of net/http. All of it is copied: the memory of c serves another request
+// afterwards, and a lock or an observer may still have the key then.
 func request(c fiber.Ctx) (*http.Request, error) {
 	uri := strings.Clone(c.OriginalURL())
 	r, err := http.NewRequestWithContext(c.Context(), strings.Clone(c.Method()), uri, nil)

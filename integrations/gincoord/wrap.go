@@ -1,4 +1,5 @@
-// Package gincoord lets gin use the middleware of net/http that httpcoord has: limits, locks, and guards against double submits.
+// Package gincoord lets gin use the middleware of net/http that httpcoord has: limits, locks, and guards
+// against double submits.
 package gincoord
 
 import (
@@ -10,14 +11,14 @@ import (
 	"github.com/coordgo/coord/integrations/internal/nethttp"
 )
 
-// Wrap makes gin's middleware of that of net/http, such as the Wrap of httpcoord.Limits, Locks, Concurrent and Idempotency. It
-// calls m once, and panics where m does. Use it for one route, a group or all; the handler that it returns is safe for
-// concurrent use.
+// Wrap makes gin's middleware of that of net/http, such as the Wrap of httpcoord.Limits, Locks, Concurrent
+// and Idempotency. It calls m once, and panics where m does. Use it for one route, a group or all; the
+// handler that it returns is safe for concurrent use.
 //
-// r.PathValue gives m the parameters of the path. While the handlers after it run, c.Request and c.Writer are those of m:
-// when a lock is lost, the context of c.Request ends, with a cause that matches coord.ErrLost. If no handler has
-// answered by then, m does: httpcoord.Locks with 503. When m answers without them, as to a request that is denied, c is
-// aborted.
+// r.PathValue gives m the parameters of the path. While the handlers after it run, c.Request and c.Writer are
+// those of m: when a lock is lost, the context of c.Request ends with cause coord.ErrLost. If no handler has
+// answered by then, m does: httpcoord.Locks with 503. When m answers without them, as to a request that is
+// denied, c is aborted.
 //
 // The context of the request that m gives to its next handler has to be made of the context that m got.
 func Wrap(m func(http.Handler) http.Handler) gin.HandlerFunc {

@@ -10,12 +10,12 @@ import (
 	"github.com/coordgo/coord"
 )
 
-// Elector is gocron's Elector, for gocron.WithDistributedElector: it tells a scheduler whether its process leads, and the
-// scheduler asks before each run. The zero value leads nothing until [Elector.Campaign] does. It is safe for
-// concurrent use, and must not be copied.
+// Elector is gocron's Elector, for gocron.WithDistributedElector: it tells a scheduler whether its process
+// leads, and the scheduler asks before each run. The zero value leads nothing until [Elector.Campaign] does.
+// It is safe for concurrent use, and must not be copied.
 //
-// A run that has begun goes on when the term is lost, beside those of the next leader. A job that has to stop then runs under
-// [Guarded].
+// A run that has begun goes on when the term is lost, beside those of the next leader. A job that has to stop
+// then runs under [Guarded].
 type Elector struct {
 	term atomic.Pointer[coord.Lock]
 }
@@ -35,8 +35,8 @@ func (e *Elector) Campaign(ctx context.Context, client coord.Locker, key string,
 	}, opts...)
 }
 
-// IsLeader is nil while this process leads. Otherwise its error matches coord.ErrNotHeld. It asks the lock, which looks at
-// the clock and not at the store: a process that was paused for longer than its lease knows.
+// IsLeader is nil while this process leads. Otherwise its error matches coord.ErrNotHeld. It asks the lock,
+// which looks at the clock and not at the store: a process that was paused for longer than its lease knows.
 func (e *Elector) IsLeader(context.Context) error {
 	if lock := e.term.Load(); lock != nil {
 		return lock.Err()

@@ -62,7 +62,8 @@ func shutdown(t *testing.T, schedulers ...gocron.Scheduler) {
 	}
 }
 
-// Two processes, whose clocks differ by ten seconds, have one job. Each tick runs once, by MinHold, and twice without it.
+// Two processes, whose clocks differ by ten seconds, have one job. Each tick runs once, by MinHold, and twice
+// without it.
 func TestOneRunOfATick(t *testing.T) {
 	for name, tc := range map[string]struct {
 		opts []coord.LockOption

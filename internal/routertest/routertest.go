@@ -1,5 +1,5 @@
-// Package routertest checks a service of orders under any router: what coord's middleware answers, and what it does with the
-// answers of handlers.
+// Package routertest checks a service of orders under any router: what coord's middleware answers, and what
+// it does with the answers of handlers.
 package routertest
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/coordgo/coord/rules"
 )
 
-// Service is made by the function under test. POST /orders calls create once for each Idempotency-Key; PUT /orders/{id}
-// calls change under the lock coord.Key("order", id). An error is answered with 422.
+// Service is made by the function under test. POST /orders calls create once for each Idempotency-Key; PUT
+// /orders/{id} calls change under the lock coord.Key("order", id). An error is answered with 422.
 type Service func(client *coord.Client, chain *rules.Chain, create func(context.Context) error,
 	change func(ctx context.Context, id string) error) func(*http.Request) (*http.Response, error)
 

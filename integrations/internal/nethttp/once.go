@@ -1,5 +1,6 @@
-// Package nethttp makes the handler of net/http middleware once, for routers that know the next handler only when a request
-// comes. The handler has state, such as the circuit breaker of httpcoord.Limits, which all requests of a route share.
+// Package nethttp makes the handler of net/http middleware once, for routers that know the next handler only
+// when a request comes. The handler has state, such as the circuit breaker of httpcoord.Limits, which all
+// requests of a route share.
 package nethttp
 
 import (
