@@ -119,7 +119,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	if o := c.observing; o != nil && o.store {
 		c.calls.Called = o.called
 	}
-	locks, limits := halves(b)
+	locks, limits := locksAndLimits(b)
 	locks, limits = c.calls.Backend(locks), c.calls.Backend(limits)
 	c.connectLocks(locks)
 	pool := permit.Config{Store: c.connectLimits(limits), Info: limits.Info(), Clock: c.clock, NewID: c.newID}

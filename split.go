@@ -70,11 +70,11 @@ func (s *split) Check(ctx context.Context) (all []driver.Finding, err error) {
 	return all, nil
 }
 
-// halves gives the backend that locks and the one that limits.
-func halves(b driver.Backend) (locks, limits driver.Backend) {
+// locksAndLimits gives the backend that locks and the one that limits.
+func locksAndLimits(b driver.Backend) (locks, limits driver.Backend) {
 	if s, ok := b.(*split); ok {
-		locks, _ = halves(s.locks)
-		_, limits = halves(s.limits)
+		locks, _ = locksAndLimits(s.locks)
+		_, limits = locksAndLimits(s.limits)
 		return locks, limits
 	}
 	return b, b

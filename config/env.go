@@ -99,20 +99,20 @@ func (c *Config) urlVariables(p *parser, lookup func(string) (string, bool)) err
 	if err != nil || !locks && !limits {
 		return err
 	}
-	return c.halves()
+	return c.completeStores()
 }
 
-// halves gives the half that no variable has set the store that there was.
-func (c *Config) halves() error {
-	for key, half := range map[string]*URL{"url.locks": &c.LocksURL, "url.limits": &c.LimitsURL} {
-		if *half != "" {
+// completeStores gives what no variable has set, locks or limits, the store that there was.
+func (c *Config) completeStores() error {
+	for key, url := range map[string]*URL{"url.locks": &c.LocksURL, "url.limits": &c.LimitsURL} {
+		if *url != "" {
 			continue
 		}
 		if c.URL == "" {
 			other := map[string]string{"url.locks": "url.limits", "url.limits": "url.locks"}[key]
 			return c.places[other].mistake(other, "no store beside it: set "+variable(key)+" or "+EnvURL+" too")
 		}
-		*half = c.URL
+		*url = c.URL
 		c.places[key] = c.places["url"]
 	}
 	c.URL = ""

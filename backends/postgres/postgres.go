@@ -100,11 +100,11 @@ type backend struct {
 	waits rowWaits
 	asks  onWay // for locks, places and shares, by id
 
-	life  context.Context // ends with Close
-	end   context.CancelFunc
-	mu    sync.Mutex
-	shut  bool           // guarded by mu
-	calls sync.WaitGroup // those under way, and the sweeper's; added to under mu, before shut
+	life   context.Context // ends with Close
+	end    context.CancelFunc
+	mu     sync.Mutex
+	closed bool           // guarded by mu
+	calls  sync.WaitGroup // those under way, and the sweeper's; added to under mu, before closed
 }
 
 var _ driver.Backend = (*backend)(nil)
@@ -161,7 +161,7 @@ func (b *backend) Ping(ctx context.Context) error {
 // Close implements driver.Backend. It ends the calls under way.
 func (b *backend) Close() error {
 	b.mu.Lock()
-	b.shut = true
+	b.closed = true
 	b.mu.Unlock()
 	b.end()
 	if b.owned != nil {
@@ -177,8 +177,8 @@ func (b *backend) Close() error {
 func (b *backend) enter() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.shut {
+	if !b.closed {
 		b.calls.Add(1)
 	}
-	return !b.shut
+	return !b.closed
 }

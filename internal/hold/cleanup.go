@@ -66,8 +66,8 @@ const (
 	janitorTry   = time.Second
 	minTaskPause = 10 * time.Millisecond
 	maxTaskPause = time.Second
-	// never is a time that does not come.
-	never = time.Duration(math.MaxInt64)
+	// forever is a pause that ends by a wake-up alone.
+	forever = time.Duration(math.MaxInt64)
 	// taskGrace is how long after until the janitor still asks a store that
 	// does not answer: one that was frozen applies old calls when it resumes.
 	taskGrace = time.Minute
@@ -105,7 +105,7 @@ func (j *janitor) add(t *task) {
 // and never as a whole. janitor.mu is held.
 func (j *janitor) plan() {
 	now := j.clock.Now().Mono
-	next := never
+	next := forever
 	for name, part := range j.parts {
 		for len(part.tasks) > 0 && part.tasks[0].next <= now && part.workers < janitorWidth {
 			part.workers++
@@ -120,7 +120,7 @@ func (j *janitor) plan() {
 			next = min(next, part.tasks[0].next)
 		}
 	}
-	if next == never {
+	if next == forever {
 		return
 	}
 	wait := next - now

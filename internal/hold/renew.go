@@ -115,7 +115,7 @@ func (m *Manager) renewPart(holds []*hold) {
 func (m *Manager) requests(holds []*hold) (live []*hold, batch []driver.Hold, shortest time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	shortest = never
+	shortest = forever
 	for _, h := range holds {
 		if h.state != over {
 			live = append(live, h)

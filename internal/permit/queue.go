@@ -68,8 +68,8 @@ type waiter struct {
 	err   error
 }
 
-// never is a time that does not come.
-const never = time.Duration(math.MaxInt64)
+// forever is a pause that ends by a wake-up alone.
+const forever = time.Duration(math.MaxInt64)
 
 // waitAhead is how far ahead permits are reserved for those who are not the first.
 const waitAhead = 100 * time.Millisecond
@@ -228,7 +228,7 @@ func (q *waitQueue) pause(d time.Duration) {
 	q.mu.Unlock()
 	defer q.mu.Lock()
 	var over <-chan time.Time
-	if d != never {
+	if d != forever {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
 		over = timer.C
@@ -247,7 +247,7 @@ func (q *waitQueue) next(now time.Time) (front []*waiter, pause time.Duration) {
 	case q.empty():
 		return nil, 0
 	case first == nil, q.returning > 0: // what is given back may be for the next
-		return nil, never
+		return nil, forever
 	}
 	if last != nil {
 		// The request comes to the store when the last of those ahead is due, not before: nobody
@@ -260,7 +260,7 @@ func (q *waitQueue) next(now time.Time) (front []*waiter, pause time.Duration) {
 		return nil, pause
 	}
 	if front = q.front(); len(front) == 0 {
-		return nil, never // all are about to leave
+		return nil, forever // all are about to leave
 	}
 	return front, 0
 }
