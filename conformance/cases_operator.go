@@ -1,7 +1,9 @@
 package conformance
 
 import (
+	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -208,10 +210,66 @@ func lists(e *env) {
 			e.Errorf("Client.List with a prefix: saw %q, want %q", key, "kept")
 		}
 	}
+	if e.info.Claims.Has(driver.Shared) {
+		e.listsShares()
+	}
+}
+
+// listsShares: keys that several hold are listed as long as one does, and not among locks.
+func (e *env) listsShares() {
+	b := e.open()
+	sharers, lister, prefix := b.Shared(), e.open().Shared(), e.key("shares/")
+	wants := func(what string, want ...string) {
+		if got := e.listed(lister, prefix); !slices.Equal(got, want) {
+			e.Errorf("List of keys that several hold, %s: saw %q, want %q", what, got, want)
+		}
+	}
+	wants("before anything is held")
+	holds := map[string][]string{}
+	for key, shares := range map[string][]driver.Share{"a": {reader, reader}, "b": {writer}, "c": {permits(1, 3)}} {
+		for _, s := range shares {
+			r := e.share(s, e.long)
+			_, err := sharers.TryLock(e.within(soon), prefix+key, r)
+			e.noError(err, "TryLock of a shared hold")
+			holds[key] = append(holds[key], r.ID)
+		}
+	}
+	wants("of what is held", prefix+"a", prefix+"b", prefix+"c")
+	if got := e.listed(b, prefix); len(got) > 0 {
+		e.Errorf("List of locks: saw %q, which several hold", got)
+	}
+	for _, id := range []string{holds["a"][0], holds["b"][0]} {
+		key := prefix + map[bool]string{true: "a", false: "b"}[id == holds["a"][0]]
+		e.noError(sharers.Unlock(e.within(soon), key, id), "Unlock of a shared hold")
+	}
+	wants("after one of two readers and the writer have gone", prefix+"a", prefix+"c")
+	c, seen := e.client(coord.WithPrefix(prefix)), []string{}
+	for key, err := range c.List(e.within(soon), "") {
+		e.noError(err, "Client.List")
+		seen = append(seen, key)
+	}
+	if len(seen) > 0 {
+		e.Errorf("Client.List: saw %q, which are no keys of a client", seen)
+	}
+	held, err := c.ReadWrite().Read().Lock(e.within(soon), "read", coord.TTL(e.long))
+	e.noError(err, "Lock of a reader")
+	for key, err := range c.List(e.within(soon), "") {
+		e.noError(err, "Client.List")
+		if key != "read" {
+			e.Errorf("Client.List: saw %q, want the key that a reader holds", key)
+		}
+		seen = append(seen, key)
+	}
+	if len(seen) == 0 {
+		e.Errorf("Client.List: saw nothing, want the key that a reader holds")
+	}
+	e.gaveBack(held.Unlock(e.ctx), "Unlock of a reader")
 }
 
 // listed is what List yields, each key once.
-func (e *env) listed(lister driver.Operator, prefix string) (keys []string) {
+func (e *env) listed(lister interface {
+	List(context.Context, string) iter.Seq2[string, error]
+}, prefix string) (keys []string) {
 	for key, err := range lister.List(e.within(soon), prefix) {
 		e.noError(err, "List")
 		keys = append(keys, key)

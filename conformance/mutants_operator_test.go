@@ -49,6 +49,12 @@ var operatorMutants = []mutant{
 		name: "list without what is kept", bug: "List leaves out a key that is kept taken and has no holder",
 		new: on(func(s store) driver.Backend { return keptUnlisted{s} }), killers: []string{"LOCK-286"},
 	}, {
+		name: "list of locks alone", bug: "keys that several hold are not listed",
+		new: on(func(s store) driver.Backend { return sharesUnlisted{s} }), killers: []string{"LOCK-286"},
+	}, {
+		name: "list of what has gone", bug: "a key stays listed when one of those who share it has gone",
+		new: on(func(s store) driver.Backend { return goneListed{s, new(sync.Map)} }), killers: []string{"LOCK-286"},
+	}, {
 		name: "refusal that names who asks", bug: "the id of the request is put where the holder's belongs",
 		new: on(func(s store) driver.Backend { return selfNamed{s} }), killers: []string{"LOCK-287"},
 	}, {
@@ -208,5 +214,41 @@ func (b keptUnlisted) List(ctx context.Context, prefix string) iter.Seq2[string,
 				return
 			}
 		}
+	}
+}
+
+type sharesUnlisted struct{ store }
+
+func (b sharesUnlisted) Shared() driver.SharedLocker { return noneListed{b.store.Shared()} }
+
+type noneListed struct{ driver.SharedLocker }
+
+func (noneListed) List(context.Context, string) iter.Seq2[string, error] {
+	return func(func(string, error) bool) {}
+}
+
+type goneListed struct {
+	store
+	taken *sync.Map
+}
+
+func (b goneListed) Shared() driver.SharedLocker { return everListed{b.store.Shared(), b.taken} }
+
+type everListed struct {
+	driver.SharedLocker
+	taken *sync.Map
+}
+
+func (b everListed) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := b.SharedLocker.TryLock(ctx, key, r)
+	if err == nil {
+		b.taken.Store(key, nil)
+	}
+	return g, err
+}
+
+func (b everListed) List(_ context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		b.taken.Range(func(key, _ any) bool { return !strings.HasPrefix(key.(string), prefix) || yield(key.(string), nil) })
 	}
 }

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 )
 
@@ -109,6 +110,8 @@ type SharedLocker interface {
 	// Holders gives the live holds of a key, those that were broken too, with Released. It is empty if
 	// there is none.
 	Holders(ctx context.Context, key string) ([]Holder, error)
+	// List is that of [Operator], for keys that have live holds.
+	List(ctx context.Context, prefix string) iter.Seq2[string, error]
 	// NotifyChanges pushes changes of a key to the head of its queue. It calls changed once it listens, and then whenever
 	// the store has granted less of key than before, until ctx ends. The end of a lease may go without. It returns when
 	// ctx ends, or when it cannot listen, or not any more: then the head polls. changed does not block. It may be called

@@ -16,14 +16,24 @@ import (
 // listPage is how many entries a request of List reads.
 const listPage = 500
 
-// List implements driver.Operator. It reads the names of entries, in their order, and goes on behind the last key that
-// it has seen: so a long queue for one key costs no more than a page.
+// List implements driver.Operator.
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return b.keys(ctx, b.names.locks(), prefix)
+}
+
+// List implements driver.SharedLocker.
+func (s sharedLocker) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return s.store.keys(ctx, s.store.names.allShared(), prefix)
+}
+
+// keys reads the names of entries below root, in their order, and goes on behind the last key that it has seen: so a long
+// queue for one key costs no more than a page.
+func (b *backend) keys(ctx context.Context, root, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		from := b.names.locks() + url.PathEscape(prefix)
+		from := root + url.PathEscape(prefix)
 		end := clientv3.GetPrefixRangeEnd(from)
 		for from != "" {
-			keys, next, err := b.listFrom(ctx, from, end, listPage)
+			keys, next, err := b.listFrom(ctx, root, from, end, listPage)
 			for _, key := range keys {
 				if !yield(key, nil) {
 					return
@@ -39,7 +49,7 @@ func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, err
 }
 
 // listFrom reads the page that begins at a name. next is where the one after it begins, "" if there is none.
-func (b *backend) listFrom(ctx context.Context, from, end string, n int64) (keys []string, next string, err error) {
+func (b *backend) listFrom(ctx context.Context, root, from, end string, n int64) (keys []string, next string, err error) {
 	call, done, err := b.begin(ctx)
 	if err != nil {
 		return nil, "", err
@@ -51,8 +61,8 @@ func (b *backend) listFrom(ctx context.Context, from, end string, n int64) (keys
 	}
 	last := ""
 	for _, kv := range found.Kvs {
-		escaped, _, whole := strings.Cut(strings.TrimPrefix(string(kv.Key), b.names.locks()), "/")
-		if escaped == last {
+		escaped, entry, whole := strings.Cut(strings.TrimPrefix(string(kv.Key), root), "/")
+		if escaped == last || entry == headName { // who waits for a key holds nothing of it
 			continue
 		}
 		key, err := url.PathUnescape(escaped)
@@ -62,7 +72,10 @@ func (b *backend) listFrom(ctx context.Context, from, end string, n int64) (keys
 		keys, last = append(keys, key), escaped
 	}
 	if found.More {
-		next = clientv3.GetPrefixRangeEnd(b.names.locks() + last + "/")
+		next = string(found.Kvs[len(found.Kvs)-1].Key) + "\x00"
+		if last != "" {
+			next = max(next, clientv3.GetPrefixRangeEnd(root+last+"/"))
+		}
 	}
 	return keys, next, nil
 }

@@ -30,7 +30,7 @@ func TestListOfManyPages(t *testing.T) {
 	from, end := b.names.locks(), clientv3.GetPrefixRangeEnd(b.names.locks())
 	var got []string
 	for requests := 0; from != ""; requests++ {
-		keys, next, err := b.listFrom(ctx, from, end, 5)
+		keys, next, err := b.listFrom(ctx, b.names.locks(), from, end, 5)
 		if err != nil || requests > len(want) {
 			t.Fatalf("after %d requests: %v", requests, err)
 		}

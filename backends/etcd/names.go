@@ -52,8 +52,11 @@ func (n names) entry(key string, number int) string { return n.queue(key) + strc
 // ping is a name that nothing has.
 func (n names) ping() string { return n.base + "ping" }
 
+// allShared is the prefix of all entries of keys that several hold.
+func (n names) allShared() string { return n.base + "shared/" }
+
 // shared is the prefix of all entries of a key that several hold.
-func (n names) shared(key string) string { return n.base + "shared/" + url.PathEscape(key) + "/" }
+func (n names) shared(key string) string { return n.allShared() + url.PathEscape(key) + "/" }
 
 // prefix is that of the entries among which p has its own.
 func (n names) prefix(p place) string {

@@ -15,11 +15,21 @@ type page struct {
 	next []byte // the first key of the next page; nil: there is none
 }
 
-// List implements driver.Operator. It reads the primary key in order, 1,000 rows a statement.
+// List implements driver.Operator.
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return b.pages(ctx, b.sql.list, prefix)
+}
+
+// List implements driver.SharedLocker.
+func (s sharers) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return s.b.pages(ctx, s.b.sql.listShares, prefix)
+}
+
+// pages reads the primary key of a table in order, 1,000 rows a statement.
+func (b *backend) pages(ctx context.Context, statement, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for from := []byte(prefix); from != nil; {
-			p, err := b.page(ctx, from, []byte(prefix))
+			p, err := b.page(ctx, statement, from, []byte(prefix))
 			if err == nil && ctx.Err() != nil {
 				err = ctx.Err()
 			}
@@ -40,11 +50,11 @@ func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, err
 	}
 }
 
-func (b *backend) page(ctx context.Context, from, prefix []byte) (page, error) {
+func (b *backend) page(ctx context.Context, statement string, from, prefix []byte) (page, error) {
 	return run(ctx, b, func(ctx context.Context, c conn) (p page, err error) {
 		var key []byte
 		var held bool
-		err = c.rows(ctx, b.sql.list, []any{from}, []any{hexed{&key}, &held}, func() error {
+		err = c.rows(ctx, statement, []any{from}, []any{hexed{&key}, &held}, func() error {
 			ours := bytes.HasPrefix(key, prefix)
 			if ours && held {
 				p.held = append(p.held, string(key))

@@ -24,7 +24,7 @@ var functionNames = []string{"decide_1", "take_1", "queue_1", "resume_1", "unloc
 // statements are the texts of the statements, for one schema.
 type statements struct {
 	take, queue, resume, renew, unlock, breakHold, breakNow, inspect, list string
-	share, unshare, renewShares, breakShare, holders                       string
+	share, unshare, renewShares, breakShare, holders, listShares           string
 	check, load, swap, swapAll                                             string
 	sweeps                                                                 []string
 }
@@ -41,7 +41,7 @@ func newStatements(schema string) statements {
 		share:       call("*", "share_1($1, $2, $3, $4, $5, $6, $7)"),
 		unshare:     call("*", "unshare_1($1, $2, $3)"),
 		renewShares: call("encode(of_key, 'hex'), by_id, with_token, remains, has_slot, bound", "renew_shares_1($1, $2, $3, $4, $5, $6)"),
-		breakShare:  text("break_share", schema), holders: text("holders", schema),
+		breakShare:  text("break_share", schema), holders: text("holders", schema), listShares: text("list_shares", schema),
 		breakHold: text("break", schema), inspect: text("inspect", schema), list: text("list", schema), check: text("check", schema),
 		load:    call("has_version, encode(has_value, 'hex'), at", "load_1($1, $2, $3)"),
 		swap:    call("swapped, has_version, encode(has_value, 'hex'), at", "swap_2($1, $2, $3, $4, $5, $6, $7, $8, $9)"),

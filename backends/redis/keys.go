@@ -19,17 +19,18 @@ func tagged(name, suffix string) string {
 	return "coord:{" + name + "}" + suffix
 }
 
-// lockPattern matches the keys of locks whose name begins with prefix, and no others: no other key ends in "}".
-func lockPattern(prefix string) string {
-	return patternEscaper.Replace("coord:{"+escaper.Replace(prefix)) + "*}"
+// pattern matches the keys that tagged makes of names that begin with prefix and of that suffix, and no others: the suffix
+// of a lock is "", and no other key ends in "}".
+func pattern(prefix, suffix string) string {
+	return patternEscaper.Replace("coord:{"+escaper.Replace(prefix)) + "*}" + suffix
 }
 
 // patternEscaper writes what has a meaning in a pattern of SCAN.
 var patternEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
 
-// lockName is the name that lockKey made a key of.
-func lockName(key string) string {
-	name := strings.TrimSuffix(strings.TrimPrefix(key, "coord:{"), "}")
+// untagged is the name that tagged made a key of, with that suffix.
+func untagged(key, suffix string) string {
+	name := strings.TrimSuffix(strings.TrimPrefix(key, "coord:{"), "}"+suffix)
 	return unescaper.Replace(name)
 }
 
@@ -45,7 +46,9 @@ func lockKeys(name string) (lock, fence string) {
 }
 
 // sharedKey is the key of the hash with the shared holds of name.
-func sharedKey(name string) string { return tagged(name, ":shared") }
+func sharedKey(name string) string { return tagged(name, sharedSuffix) }
+
+const sharedSuffix = ":shared"
 
 // limitKey is the key of the state of l under name. What can be given back is in a hash
 // beside it, whose name ends with ":h".

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordgo/coord/driver"
 )
 
 const (
@@ -18,13 +20,39 @@ const (
 	pageWithin = 2 * time.Second
 )
 
-// List implements driver.Operator by SCAN, which looks at each key of the database, on a cluster of each master. The
-// error of a master comes after the keys of the others.
+// List implements driver.Operator.
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return b.names(ctx, prefix, "")
+}
+
+// List implements driver.SharedLocker. A hash stays for a while when nobody shares its key any more, so that each one is
+// read.
+func (l sharedLocker) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
+		for name, err := range l.b.names(ctx, prefix, sharedSuffix) {
+			var live []driver.Holder
+			if err == nil {
+				live, err = l.Holders(ctx, name)
+			}
+			if err != nil {
+				yield("", err)
+				return
+			}
+			if len(live) > 0 && !yield(name, nil) {
+				return
+			}
+		}
+	}
+}
+
+// names are those that keys with a suffix are made of. SCAN looks at each key of the database, on a cluster of each master.
+// The error of a master comes after the keys of the others.
+func (b *backend) names(ctx context.Context, prefix, suffix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		named := func(key string, err error) bool { return yield(untagged(key, suffix), err) }
 		servers, err := b.listed(ctx)
 		for _, s := range servers {
-			goOn, failed := b.scan(ctx, s, lockPattern(prefix), yield)
+			goOn, failed := b.scan(ctx, s, pattern(prefix, suffix), named)
 			if !goOn {
 				return
 			}
@@ -68,7 +96,7 @@ func (b *backend) scan(ctx context.Context, s server, pattern string, yield func
 			return true, err
 		}
 		for _, key := range keys {
-			if !yield(lockName(key), nil) {
+			if !yield(key, nil) {
 				return false, nil
 			}
 		}

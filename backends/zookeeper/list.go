@@ -13,21 +13,44 @@ import (
 // List implements driver.Operator. ZooKeeper has no pages: the names of all locks, among them some that were held
 // lately, come in one reply, and each is then asked for whether it has a holder.
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return b.keys(ctx, []string{b.root + "/locks"}, prefix, func(key string) (bool, error) { return b.hasChildren(b.lockDir(key)) })
+}
+
+// List implements driver.SharedLocker. The guards are under 256 parents.
+func (l sharedLocker) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	var dirs []string
+	for bucket := range 256 {
+		dirs = append(dirs, l.b.guardsDir(byte(bucket)))
+	}
+	return l.b.keys(ctx, dirs, prefix, func(key string) (bool, error) {
+		g, err := l.b.group(l.b.guardPath(key), false)
+		return len(g.holds) > 0, err
+	})
+}
+
+// keys gives those that have a node in one of dirs and are held. The first listing is as a server that has caught up shows it.
+func (b *backend) keys(ctx context.Context, dirs []string, prefix string, isHeld func(key string) (bool, error)) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		names, err := call(ctx, b, func() ([]string, error) { return b.list(b.root+"/locks", true) }, nil)
-		for _, name := range names {
-			key, ok := keyOf(name)
-			if !ok || !strings.HasPrefix(key, prefix) {
-				continue
+		for i, dir := range dirs {
+			names, err := call(ctx, b, func() ([]string, error) { return b.list(dir, i == 0) }, nil)
+			for _, name := range names {
+				key, ok := keyOf(name)
+				if !ok || !strings.HasPrefix(key, prefix) {
+					continue
+				}
+				var held bool
+				held, err = call(ctx, b, func() (bool, error) { return isHeld(key) }, nil)
+				if err != nil {
+					break
+				}
+				if held && !yield(key, nil) {
+					return
+				}
 			}
-			var held bool
-			held, err = call(ctx, b, func() (bool, error) { return b.hasChildren(b.lockDir(key)) }, nil)
-			if err != nil || held && !yield(key, nil) {
-				break
+			if err != nil {
+				yield("", err)
+				return
 			}
-		}
-		if err != nil {
-			yield("", err)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func TestLimitRefuses(t *testing.T) {
 	} {
 		r := u.run(tt.args...)
 		r.want(t, tt.code, "", tt.stderr)
-		if r.stdout != "" || !strings.HasPrefix(r.stderr, "coord: ") {
+		if r.stdout != "" || !strings.HasPrefix(r.stderr, "coord: ") && !strings.HasPrefix(r.stderr, `{"error":`) {
 			t.Errorf("%q: stdout %q, stderr %q", tt.args, r.stdout, r.stderr)
 		}
 	}
@@ -194,7 +194,7 @@ func TestConfigFile(t *testing.T) {
 	u.run("config", "show", path).want(t, 0, "lock.ttl        30s              default\n", "")
 	u.run("--url", "file:///x", "config", "show", path).want(t, 0, "url             file:///x  --url\n", "")
 	u.env = append(u.env, "COORD_LOCK_TTL=9s", "COORD_URL_LIMITS=redis://u:${NOSUCH}@h2")
-	u.run("config", "show", "--json").want(t, 78, "", "coord: COORD_URL_LIMITS: no store beside it: set COORD_URL_LOCKS or COORD_URL too\n")
+	u.run("config", "show", "--json").want(t, 78, "", `{"error":"COORD_URL_LIMITS: no store beside it: set COORD_URL_LOCKS or COORD_URL too","status":78}`+"\n")
 	u.run("config", "show", path, "--json").want(t, 0, fmt.Sprintf("{\n    \"key\": \"url.locks\",\n    \"value\": \"redis://xxxxx@h\",\n    \"from\": \"%s:1\"\n  }", path), "")
 	u.run("config", "show", path).want(t, 0, "url.limits      redis://xxxxx@h2  COORD_URL_LIMITS\n", "")
 	u.run("config", "show", path).want(t, 0, "lock.ttl        9s                COORD_LOCK_TTL\n", "")

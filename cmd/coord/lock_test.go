@@ -167,11 +167,15 @@ func TestStatusOfAll(t *testing.T) {
 		u.run("status").want(t, 3, "", "")
 		one, _ := u.hold("lock", "jobs/a")
 		other, _ := u.hold("lock", "other")
+		lines := []string{
+			`NAME +KIND +HOLDER +LEASE LEFT +WAITING +TOKEN +ID`, fmt.Sprintf(`jobs/a +lock +%s \(pid %d\) .*`, host(t), os.Getpid()), `other +lock .*`,
+		}
+		reader, _ := u.hold("lock", "docs", "--read")
+		permits, _ := u.hold("lock", "pool", "--permits", "5", "--weight", "2")
+		lines = append(lines, `docs +read +.*`, `pool +2 of 5 permits +.*`)
 		all := u.run("status")
-		all.want(t, 0, "LOCK ", "")
-		for _, line := range []string{
-			`LOCK +STATE +HOLDER +LEASE LEFT +WAITING +TOKEN`, fmt.Sprintf(`jobs/a +held +%s \(pid %d\) .*`, host(t), os.Getpid()), `other +held .*`,
-		} {
+		all.want(t, 0, "NAME ", "")
+		for _, line := range lines {
 			if !regexp.MustCompile(`(?m)^` + line + `$`).MatchString(all.stdout) {
 				t.Errorf("status shows no line %q:\n%s", line, all.stdout)
 			}
@@ -183,8 +187,9 @@ func TestStatusOfAll(t *testing.T) {
 			t.Errorf("status --json: %s", out)
 		}
 		u.run("status", "--prefix", "none").want(t, 3, "", "")
-		one.release()
-		other.release()
+		for _, s := range []*session{one, other, reader, permits} {
+			s.release()
+		}
 		u.run("status").want(t, 3, "", "")
 	})
 }

@@ -159,3 +159,25 @@ func TestDemo(t *testing.T) {
 	u.run("demo", "--url", "redis://127.0.0.1:1").want(t, 69, "", "store unavailable")
 	u.run("demo-worker").want(t, 64, "", "demo-worker is for the demonstration alone")
 }
+
+// Whoever asks for JSON gets errors so, too; a silent one stays silent.
+func TestErrorsAsJSON(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, "")
+	u.env = append(u.env, "COORD_URL=redis://127.0.0.1:1")
+	for _, args := range [][]string{{"status", "a", "--json"}, {"limit", "a", "--rate", "1/1s", "--json"}, {"watch", "a", "--json"}} {
+		r := u.run(args...)
+		var told struct {
+			Error  string
+			Status int
+		}
+		if err := json.Unmarshal([]byte(r.stderr), &told); err != nil || told.Error == "" || told.Status != 69 || r.code != 69 || strings.Count(r.stderr, "\n") != 1 {
+			t.Errorf("%v: exit status %d, stderr %q (%v)", args, r.code, r.stderr, err)
+		}
+	}
+	u.run("limit", "a", "--rate", "no", "--json").want(t, 64, "", `{"error":"`)
+	u.env = append(u.env, "COORD_URL=file://"+u.dir)
+	if r := u.run("status", "a", "--json"); r.code != 3 || r.stderr != "" {
+		t.Errorf("of a free lock: exit status %d, stderr %q", r.code, r.stderr)
+	}
+}

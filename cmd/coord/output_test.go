@@ -28,7 +28,10 @@ func TestFullOutput(t *testing.T) {
 	} {
 		stderr := new(safeBuffer)
 		code := u.runInto(full{}, stderr, nil, strings.Fields(args)...)
-		const want = "coord: write /dev/stdout: no space left on device\n"
+		want := "coord: write /dev/stdout: no space left on device\n"
+		if strings.Contains(args, "--json") {
+			want = `{"error":"write /dev/stdout: no space left on device","status":73}` + "\n"
+		}
 		if said := stderr.String(); code != 73 || said != want && !strings.HasPrefix(args, "__complete") {
 			t.Errorf("coord %s: exit status %d, want 73; stderr: %s", args, code, said)
 		}

@@ -135,7 +135,7 @@ func TestWatchMistakes(t *testing.T) {
 	if err := os.WriteFile(config, []byte("url: file://"+u.dir+"/coord\nlimits: { mail: 10/1m }\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u.run("watch").want(t, 64, "", "no NAME and no --limit")
+	u.run("watch").want(t, 64, "", "the store file cannot list what is held: give a NAME")
 	u.run("watch", "a", "--interval", "1ms").want(t, 64, "", "--interval 1ms: want 50ms to 1h0m0s")
 	u.run("watch", "--limit", "l=much").want(t, 64, "", `--limit "l=much": `)
 	u.run("watch", "--limit", "l").want(t, 64, "", `--limit "l": `)
@@ -148,4 +148,36 @@ func TestWatchMistakes(t *testing.T) {
 		t.Errorf("a limit of the file: %+v", s)
 	}
 	w.stop()
+}
+
+// Without a name it shows all that is held, and once that it is free.
+func TestWatchAll(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, u *user) {
+		if !u.store.lists {
+			u.run("watch").want(t, 64, "", "the store "+u.store.name+" cannot list what is held: give a NAME")
+			return
+		}
+		u.run("watch", "a", "--prefix", "b").want(t, 64, "", "coord: NAME and --prefix: want one of them")
+		other, _ := u.hold("lock", "other")
+		defer other.release()
+		reader, _ := u.hold("lock", "jobs/a", "--read")
+		w := u.watch("--prefix", "jobs/")
+		if s := w.next(); s.Name != "jobs/a" || s.State != "shared" {
+			t.Errorf("of a read lock: %+v", s)
+		}
+		next, _ := u.hold("lock", "jobs/b")
+		if s := w.next(); s.Name != "jobs/b" || s.State != "held" {
+			t.Errorf("of a lock that is new: %+v", s)
+		}
+		next.release()
+		if s := w.next(); s.Name != "jobs/b" || s.State != "free" {
+			t.Errorf("of a lock that was given back: %+v", s)
+		}
+		reader.release()
+		if s := w.next(); s.Name != "jobs/a" || s.State != "free" {
+			t.Errorf("of a read lock that was given back: %+v", s)
+		}
+		w.stop()
+	})
 }

@@ -98,24 +98,28 @@ func (b *backend) Inspect(ctx context.Context, key string) (driver.Holder, error
 	return call(ctx, b.c, "inspect", key, func() (driver.Holder, error) { return b.store.Inspect(ctx, key) })
 }
 
-// List tells, at its end, how long the store took for all keys together. A panic may be that of the loop.
 func (b *backend) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
-	if b.c.Called == nil {
-		return b.store.List(ctx, prefix)
+	return b.c.list(ctx, prefix, b.store.List(ctx, prefix))
+}
+
+// list tells, at the end of a list, how long the store took for all keys together. A panic may be that of the loop.
+func (c *Calls) list(ctx context.Context, prefix string, keys iter.Seq2[string, error]) iter.Seq2[string, error] {
+	if c.Called == nil {
+		return keys
 	}
 	return func(yield func(string, error) bool) {
-		sent := b.c.Clock.Mono()
+		sent := c.Clock.Mono()
 		var failed error
-		for key, err := range b.store.List(ctx, prefix) {
-			yielded := b.c.Clock.Mono()
+		for key, err := range keys {
+			yielded := c.Clock.Mono()
 			failed = err
 			more := yield(key, err)
-			sent += b.c.Clock.Mono() - yielded
+			sent += c.Clock.Mono() - yielded
 			if !more {
 				break
 			}
 		}
-		b.c.ended(ctx, "list", prefix, sent, &failed)
+		c.ended(ctx, "list", prefix, sent, &failed)
 	}
 }
 
@@ -210,6 +214,10 @@ type sharedStore struct{ driver.SharedLocker }
 
 func (l *sharedLocker) Holders(ctx context.Context, key string) ([]driver.Holder, error) {
 	return call(ctx, l.c, "holders", key, func() ([]driver.Holder, error) { return l.sharedStore.Holders(ctx, key) })
+}
+
+func (l *sharedLocker) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return l.c.list(ctx, prefix, l.sharedStore.List(ctx, prefix))
 }
 
 func (l *sharedLocker) NotifyChanges(ctx context.Context, key string, changed func()) error {

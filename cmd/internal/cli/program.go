@@ -69,7 +69,8 @@ func run(ctx context.Context, t Tool, p Program, signals *child.Signals, stderr 
 	defer stop()
 	root := a.root(stop)
 	root.SetArgs(append([]string{}, p.Args...)) // nil would be those of the process
-	return a.report(a.stdout.check(root.ExecuteContext(ctx)))
+	cmd, err := root.ExecuteContextC(ctx)
+	return a.report(cmd, a.stdout.check(err))
 }
 
 // names are those of the variables of the environment.

@@ -66,7 +66,8 @@ The store is, in this order: --url or --local, COORD_URL, or the url in the file
 machine alone. A password is better kept in COORD_URL than in --url, where others can
 read it in the list of processes.
 
-Errors are one line on standard error. coord help exit-codes lists the exit status.`
+Errors are one line on standard error, with --json {"error":"…","status":69}. coord help
+exit-codes lists the exit status.`
 
 const rootExample = `  # see it work, in ten seconds
   coord demo
@@ -99,6 +100,9 @@ func (a *App) root(stop func()) *cobra.Command {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if strings.Contains(err.Error(), ": time: ") {
+			err = fmt.Errorf("%w: want a number and a unit, such as 90s or 1h30m, at most 2562047h", err)
+		}
 		return Usage("%w: see %s --help", err, cmd.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&a.store.url, "url", "", "store, such as redis://host:6379/0 (default COORD_URL, or the url of --config)")
@@ -189,16 +193,27 @@ func nameAndCommand(cmd *cobra.Command, args []string) (name string, command []s
 	return names[0], command, nil
 }
 
-// report tells err and gives the exit status.
-func (a *App) report(err error) int {
+// report tells the error of cmd, in JSON to whoever asked cmd for that, and gives the exit status.
+func (a *App) report(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return 0
 	}
 	code, text := classify(err)
-	if text != "" {
+	asJSON, _ := cmd.Flags().GetBool("json") // most commands have no such flag
+	switch {
+	case text == "":
+	case asJSON:
+		_ = writeJSONLine(a.stderr, errorStatus{text, code}) // messages take all
+	default:
 		fmt.Fprintln(a.stderr, a.tool.Name+": "+text)
 	}
 	return code
+}
+
+// errorStatus is what --json prints of an error.
+type errorStatus struct {
+	Error  string `json:"error"`
+	Status int    `json:"status"`
 }
 
 // Cause is the signal that ended ctx, or err.

@@ -54,6 +54,9 @@ func (a *App) newScreen() *screen {
 func (s *screen) show(sights []sight) error {
 	columns, rows := s.size()
 	lines := tables(sights, columns, s.colour)
+	if len(lines) == 0 {
+		lines = []string{"nothing is held"}
+	}
 	s.last = strings.Join(lines, "\n") + "\n"
 	const head = 3 // lines: ours, an empty one, and the last, where the cursor is
 	if most := max(rows-head, 1); len(lines) > most {

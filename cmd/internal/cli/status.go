@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -19,11 +20,11 @@ import (
 const statusLong = `Shows who holds NAME: as a lock, as a read/write lock, or as a semaphore. It exits with
 0 if somebody does and with 3 if it is free, so that scripts can ask.
 
-Without NAME it shows every lock that is held, a line for each, or those whose names
-begin with --prefix, and exits with 3 if there is none. Read/write locks and semaphores
-are shown by NAME alone. With --json each is a line of JSON. That is for people: it
-asks the store for each lock, and Redis looks at all keys of its database. Locks that
-come or go meanwhile may be missing. Stores of files and memcached cannot list.
+Without NAME it shows every hold, a line for each: of locks, read/write locks and
+semaphores, all or those whose names begin with --prefix. It exits with 3 if there is
+none. With --json each name is a line of JSON. That is for people: it asks the store for
+each name, and Redis looks at all keys of its database. Holds that come or go meanwhile
+may be missing. Stores of files and memcached cannot list: give a NAME.
 
 "asked" is when the holder began to ask for the lock; it may have waited for it.
 A lock that nobody holds any more may be kept taken for a while, by --min-hold or
@@ -35,7 +36,7 @@ func (a *App) status() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "status [NAME | --prefix PREFIX]",
 		SuggestFor: []string{"list", "ls", "show"},
-		Short:      "Show who holds a lock, or all locks that are held",
+		Short:      "Show who holds a lock, or all holds",
 		Long:       statusLong,
 		Example: `  coord status backup
   coord status backup --json | jq -r .holder.name
@@ -62,29 +63,21 @@ func (a *App) status() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
-	cmd.Flags().StringVar(&prefix, "prefix", "", "show the locks whose names begin so")
+	cmd.Flags().StringVar(&prefix, "prefix", "", "show the holds whose names begin so")
 	NoFiles(cmd, "prefix")
 	return cmd
 }
 
-// statusOfAll shows each lock that is held when it is asked for.
+// statusOfAll shows each name that is held when it is asked for.
 func (a *App) statusOfAll(ctx context.Context, client *coord.Client, prefix string, asJSON bool) error {
-	seen := map[string]bool{}
 	taken := false
 	list := tabwriter.NewWriter(a.stdout, 0, 0, columnGap, ' ', 0)
 	defer list.Flush() // what cannot be written a.stdout has noted
-	for name, err := range client.List(ctx, prefix) {
-		if errors.Is(err, coord.ErrUnsupported) {
-			return Usage("the store %s cannot list what is held: give a NAME", client.Info().Name)
-		}
+	for name, err := range namesHeld(ctx, client, prefix) {
 		if err != nil {
 			return err
 		}
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		s, err := inspect(ctx, client, name)
+		s, err := statusOf(ctx, client, name)
 		if err != nil {
 			return err
 		}
@@ -92,19 +85,62 @@ func (a *App) statusOfAll(ctx context.Context, client *coord.Client, prefix stri
 			continue
 		}
 		if !taken && !asJSON {
-			fmt.Fprintln(list, "LOCK\tSTATE\tHOLDER\tLEASE LEFT\tWAITING\tTOKEN")
+			fmt.Fprintln(list, "NAME\tKIND\tHOLDER\tLEASE LEFT\tWAITING\tTOKEN\tID")
 		}
 		taken = true
-		if !asJSON {
-			fmt.Fprintln(list, strings.Join(lockSight(s).row(), "\t"))
-		} else if err := writeJSONLine(a.stdout, s); err != nil {
-			return err
+		if asJSON {
+			if err := writeJSONLine(a.stdout, s); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, row := range s.rows() {
+			fmt.Fprintln(list, strings.Join(row, "\t"))
 		}
 	}
 	if !taken {
 		return Exit(ExitFree, "")
 	}
 	return nil
+}
+
+// namesHeld gives each name that is held in some way, once.
+func namesHeld(ctx context.Context, client *coord.Client, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		seen := map[string]bool{}
+		for name, err := range client.List(ctx, prefix) {
+			if errors.Is(err, coord.ErrUnsupported) {
+				err = Usage("the store %s cannot list what is held: give a NAME", client.Info().Name)
+			}
+			if err == nil && seen[name] {
+				continue
+			}
+			seen[name] = true
+			if !yield(name, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// rows are the cells of a line for each hold.
+func (s *lockStatus) rows() (rows [][]string) {
+	name := printable(s.Name)
+	if s.Holder != nil {
+		kind, waiting := "lock", ""
+		if s.State == stateKept {
+			kind = "lock, kept taken"
+		}
+		if s.Waiters != nil {
+			waiting = strconv.Itoa(*s.Waiters)
+		}
+		rows = append(rows, []string{name, kind, who(s.holder), round(s.holder.TTL).String(), waiting, fmt.Sprint(s.holder.Token), printable(s.holder.ID)})
+	}
+	for i := range s.Members {
+		m := &s.Members[i]
+		rows = append(rows, []string{name, m.kind(), who(m.holder), round(m.holder.TTL).String(), "", fmt.Sprint(m.Token), printable(m.ID)})
+	}
+	return rows
 }
 
 // The states of a lock.

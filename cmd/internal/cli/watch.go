@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -22,6 +23,8 @@ import (
 
 const watchLong = `Shows who holds the locks NAME, how many wait where the store knows, and their tokens,
 and what is left of limits, until it is interrupted, which is how it ends: with 0.
+Without NAME and --limit it shows every name that is held, or those that begin with
+--prefix, on stores that can list: all but files and memcached.
 
 On a terminal it is a table that is kept up to date, in colour unless NO_COLOR is set. It
 fits the width of the terminal: where that is narrow, it leaves tokens out and cuts names.
@@ -34,7 +37,8 @@ While the store is away it says so, and goes on.
 A limit is KEY=RATE, as coord limit --rate has it, or KEY alone for the limit of this name
 in the file that --config names.`
 
-const watchExample = `  coord watch backup invoices
+const watchExample = `  coord watch
+  coord watch backup invoices
   coord watch --limit supplier=2000/1m --limit "mail=100/1h burst=20"
   coord watch backup --json | jq -r .holder.name`
 
@@ -50,7 +54,7 @@ func (a *App) watch() *cobra.Command {
 	w := watcher{App: a}
 	var limits []string
 	cmd := &cobra.Command{
-		Use:               "watch [NAME]... [--limit KEY=RATE]...",
+		Use:               "watch [NAME | --prefix PREFIX]... [--limit KEY=RATE]...",
 		Short:             "Show locks and limits as they change",
 		Long:              watchLong,
 		Example:           watchExample,
@@ -60,6 +64,7 @@ func (a *App) watch() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			w.all = cmd.Flags().Changed("prefix") || len(args)+len(limits) == 0
 			if err := w.choose(cfg, args, limits); err != nil {
 				return Usage("%w: see %s --help", err, cmd.CommandPath())
 			}
@@ -74,9 +79,11 @@ func (a *App) watch() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&limits, "limit", nil, "a limit, such as supplier=2000/1m; may be given several times")
+	flags.StringVar(&w.prefix, "prefix", "", "show all that is held and begins so")
 	flags.DurationVar(&w.interval, "interval", time.Second, "how often to look")
 	flags.BoolVar(&w.asJSON, "json", false, "print lines of JSON")
 	NoFiles(cmd, "limit")
+	NoFiles(cmd, "prefix")
 	NoFiles(cmd, "interval")
 	return cmd
 }
@@ -86,6 +93,9 @@ type watcher struct {
 	*App
 	client   *coord.Client
 	locks    []string
+	all      bool // what is held and begins with prefix, instead of locks
+	prefix   string
+	held     []string // of all: at the last look
 	limits   []watchedLimit
 	interval time.Duration
 	asJSON   bool
@@ -121,8 +131,8 @@ type failedSight struct{ name, text string }
 
 // choose takes what the command was given.
 func (w *watcher) choose(cfg *config.Config, locks, limits []string) error {
-	if len(locks)+len(limits) == 0 {
-		return errors.New("no NAME and no --limit")
+	if w.all && len(locks) > 0 {
+		return errors.New("NAME and --prefix: want one of them")
 	}
 	if w.interval < minInterval || w.interval > maxInterval {
 		return fmt.Errorf("--interval %v: want %v to %v", w.interval, minInterval, maxInterval)
@@ -200,6 +210,13 @@ func (w *watcher) look(ctx context.Context, first bool) ([]sight, error) {
 		sights = append(sights, s)
 		return nil
 	}
+	if w.all {
+		if err := w.list(ctx); err != nil {
+			if err := add("lock", w.prefix+"…", sight{}, err); err != nil {
+				return nil, err
+			}
+		}
+	}
 	for _, name := range w.locks {
 		s, err := statusOf(ctx, w.client, name)
 		if err := add("lock", name, lockSight(s), err); err != nil {
@@ -216,6 +233,25 @@ func (w *watcher) look(ctx context.Context, first bool) ([]sight, error) {
 		}
 	}
 	return sights, nil
+}
+
+// list makes all that is held the locks to look at, with what was held at the last look, which shows that it is free.
+func (w *watcher) list(ctx context.Context) error {
+	names := map[string]bool{}
+	for _, name := range w.held {
+		names[name] = true
+	}
+	w.held = nil
+	for name, err := range namesHeld(ctx, w.client, w.prefix) {
+		if err != nil {
+			w.locks = nil
+			return err
+		}
+		names[name] = true
+		w.held = append(w.held, name)
+	}
+	w.locks = slices.Sorted(maps.Keys(names))
+	return nil
 }
 
 func lockSight(s lockStatus) sight {
@@ -317,22 +353,33 @@ func (s *lockStatus) sharedBy() string {
 
 // showNews prints a line for each sight that differs from the last.
 func (w *watcher) showNews() func([]sight) error {
-	var marks []string
+	var before map[string]string // the mark of each
 	return func(sights []sight) error {
-		for i, s := range sights {
-			if i < len(marks) && marks[i] == s.mark {
+		now := map[string]string{}
+		for _, s := range sights {
+			name := s.kind + " " + s.name()
+			now[name] = s.mark
+			if mark, seen := before[name]; seen && mark == s.mark {
 				continue
 			}
 			if err := w.showLine(s); err != nil {
 				return err
 			}
 		}
-		marks = marks[:0]
-		for _, s := range sights {
-			marks = append(marks, s.mark)
-		}
+		before = now
 		return nil
 	}
+}
+
+// name is that of the lock, or the key and the rate of the limit.
+func (s sight) name() string {
+	switch {
+	case s.failed != nil:
+		return s.failed.name
+	case s.limitStatus != nil:
+		return s.limitStatus.Name + " " + s.Limit
+	}
+	return s.lockStatus.Name
 }
 
 func (w *watcher) showLine(s sight) error {
