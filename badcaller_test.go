@@ -157,6 +157,10 @@ var keyCalls = map[string]func(ctx context.Context, c *coord.Client, key string)
 	"Client.Reserve": func(ctx context.Context, c *coord.Client, key string) error {
 		return ignore(c.Reserve(ctx, key, bucket, 1))
 	},
+	"Client.Override": func(ctx context.Context, c *coord.Client, key string) error {
+		return c.Override(ctx, key, 2, time.Minute)
+	},
+	"Client.EndOverride": func(ctx context.Context, c *coord.Client, key string) error { return c.EndOverride(ctx, key) },
 	"Client.Charge": func(ctx context.Context, c *coord.Client, key string) error {
 		return ignore(c.Charge(ctx, key, second, 2))
 	},
@@ -368,6 +372,7 @@ var oddCalls = []badCall{
 	}, nil},
 	{"Guard.CheckRead", "no token", func(context.Context, *coord.Client) error { return new(coord.Guard).CheckRead("k", 0) }, coord.ErrInvalid},
 	{"Guard.CheckWrite", "no token", func(context.Context, *coord.Client) error { return new(coord.Guard).CheckWrite("k", -1) }, coord.ErrInvalid},
+	{"Client.Overrides", "nil context", func(_ context.Context, c *coord.Client) error { return ignore(c.Overrides(noContext)) }, nil},
 	{"Client.Ping", "nil context", func(_ context.Context, c *coord.Client) error { return c.Ping(noContext) }, nil},
 	{"Lock.Context", "nil context", func(ctx context.Context, c *coord.Client) error {
 		return whileHeld(ctx, c, func(l *coord.Lock) error { l.Context(noContext); return nil })
@@ -468,7 +473,8 @@ var oddCalls = []badCall{
 
 // unrefusing are functions that take arguments and refuse none by themselves.
 var unrefusing = map[string]string{
-	"Key": "an empty key is refused by the call that it is given to", "Per": "a value", "PerSecond": "a value", "PerMinute": "a value", "PerHour": "a value",
+	"Override.Of": "it leaves alone what it cannot multiply",
+	"Key":         "an empty key is refused by the call that it is given to", "Per": "a value", "PerSecond": "a value", "PerMinute": "a value", "PerHour": "a value",
 	"TTL": "judged by the lock call", "WaitAtMost": "judged by the lock call", "MaxHold": "judged by the lock call", "MinHold": "judged by the lock call",
 	"WithObserver": "every field is optional", "Split": "what it gives is judged by New", "Reservation.Cancel": "takes a context alone, and does nothing when it has nothing to give back",
 	"Client.Shutdown": "takes a context alone; the client takes no more locks whatever it is",

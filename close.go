@@ -56,6 +56,7 @@ func (c *Client) Close() error {
 	defer close(c.done)
 	c.stopLocks()
 	c.permits.Stop()
+	c.overrides.close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
 	defer cancel()
 	var giving, cleaning sync.WaitGroup
@@ -77,6 +78,7 @@ func (c *Client) Close() error {
 			m.Wait()
 		}
 		c.permits.Wait()
+		c.overrides.wait()
 		closed <- err
 	}) {
 		return c.fail("close", "", errs.Chain(ErrUnavailable, errStuck))

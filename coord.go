@@ -78,6 +78,8 @@ type Client struct {
 	shared  *hold.Manager // of keys that several hold; nil if the store keeps none
 	permits *permit.Pool
 
+	overrides *overrides // nil if the client applies none
+
 	state atomic.Int32  // stateOpen, stateDraining, stateClosed
 	done  chan struct{} // closed when Close is through
 	ids   ids
@@ -122,6 +124,11 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	locks, limits := locksAndLimits(b)
 	locks, limits = c.calls.Backend(locks), c.calls.Backend(limits)
 	c.connectLocks(locks)
+	if c.overrides != nil {
+		if err := c.mayOverride(); err != nil {
+			return nil, c.fail("new", "", err)
+		}
+	}
 	pool := permit.Config{Store: c.connectLimits(limits), Info: limits.Info(), Clock: c.clock, NewID: c.newID}
 	if o := c.observing; o != nil {
 		pool.Ended = o.leaseEnded
@@ -187,6 +194,9 @@ func (c *Client) configure(opts []Option) (*permit.Policy, error) {
 		if err := c.defaults.set(lo); err != nil {
 			return nil, err
 		}
+	}
+	if o.overrides {
+		c.overrides = newOverrides(c)
 	}
 	err := c.checkLockConfig(&c.defaults)
 	c.defaults.given = 0

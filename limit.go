@@ -79,7 +79,7 @@ func (c *Client) AllowN(ctx context.Context, key string, limit Limit, n int) (r 
 // how many; it is Allowed when that is at least one. n may be above what the
 // limit ever grants at once; below 0 it is ErrInvalid, and 0 is Peek.
 func (c *Client) AllowAtMost(ctx context.Context, key string, limit Limit, n int) (r Result, err error) {
-	if l, err := limit.Normal(); err == nil {
+	if l, err := c.limitOf(key, limit); err == nil {
 		n = min(n, l.Max())
 	}
 	err = c.take(ctx, &r, "allow", key, &limit, min(n, 1), n)
@@ -111,7 +111,7 @@ func (c *Client) Reset(ctx context.Context, key string, limit Limit) error {
 // demand checks what every limit call is given, and fills in d with the key in
 // full and the limit in normal form.
 func (c *Client) demand(ctx context.Context, key string, limit Limit, n int, d *driver.Demand) (err error) {
-	if d.Limit, err = limit.Normal(); err != nil {
+	if d.Limit, err = c.limitOf(key, limit); err != nil {
 		return err
 	}
 	if d.Key, err = c.fullKey(key); err != nil {
@@ -119,6 +119,15 @@ func (c *Client) demand(ctx context.Context, key string, limit Limit, n int, d *
 	}
 	d.N = n
 	return c.mayAsk(ctx, &limit, d.Limit.Max(), n)
+}
+
+// limitOf is the limit in normal form, or what an override of key makes of it.
+func (c *Client) limitOf(key string, limit Limit) (Limit, error) {
+	l, err := limit.Normal()
+	if err != nil || c.overrides == nil {
+		return l, err
+	}
+	return c.overrides.of(key, l), nil
 }
 
 // mayAsk refuses a request of n permits, of a limit that grants at most most,
@@ -174,7 +183,7 @@ func (c *Client) takeThere(ctx context.Context, r *Result, op, key string, limit
 
 // takeHere is take on a store in this process, where a copy more would show.
 func (c *Client) takeHere(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
-	l, err := limit.Normal()
+	l, err := c.limitOf(key, *limit)
 	full := ""
 	if err == nil {
 		full, err = c.fullKey(key)

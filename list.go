@@ -56,7 +56,7 @@ func lockKey(stored string) (key string, isKey bool) {
 	return stored, strings.IndexByte(stored, 0) < 0
 }
 
-// sharedKey is false for those that wait for a condition.
+// sharedKey is false for those that wait for a condition, and for overrides.
 func sharedKey(stored string) (key string, isKey bool) {
 	if key, isKey = strings.CutSuffix(stored, suffixes[readWrite]); isKey {
 		return key, true

@@ -33,6 +33,7 @@ type settings struct {
 	bestEffort bool
 	observers  []Observer
 	leases     *permit.Policy
+	overrides  bool
 }
 
 // WithPrefix puts s before every key, verbatim: end it with a separator. At

@@ -36,6 +36,8 @@ type Config struct {
 	// BestEffort takes several limits one after the other on a store that cannot
 	// take them at once; see [coord.WithBestEffort].
 	BestEffort bool
+	// Overrides of limits that are in the store are applied; see [coord.WithOverrides].
+	Overrides bool
 	// Lock has the defaults of locks.
 	Lock Lock
 	// Limits by name.
@@ -206,6 +208,9 @@ func (c *Config) Options() []coord.Option {
 	}
 	if c.BestEffort {
 		opts = append(opts, coord.WithBestEffort())
+	}
+	if c.Overrides {
+		opts = append(opts, coord.WithOverrides())
 	}
 	for limit, lease := range c.leases() {
 		opts = append(opts, coord.WithPermitLease(lease, limit))

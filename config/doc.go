@@ -36,6 +36,8 @@
 //     (the default) returns the error, open admits.
 //   - best_effort: true takes several limits in turn on a store that cannot take them at
 //     once; see [coord.WithBestEffort].
+//   - overrides: true applies what coord limit override has put into the store; see
+//     [coord.WithOverrides].
 //   - lock: what locks use unless the call says otherwise: ttl, wait, max_hold
 //     and min_hold, each a duration such as 30s; fair and renew, true or false.
 //   - limits: limits by name. A limit is a string such as "2000/1m",
@@ -54,7 +56,7 @@
 // # Environment
 //
 // A variable that is not empty replaces a key: COORD_URL (and quorum), COORD_PREFIX, COORD_REQUIRE (by
-// commas), COORD_FAILURE_POLICY, COORD_BEST_EFFORT, and COORD_LOCK_TTL and so on. COORD_URL_LOCKS
+// commas), COORD_FAILURE_POLICY, COORD_BEST_EFFORT, COORD_OVERRIDES, and COORD_LOCK_TTL and so on. COORD_URL_LOCKS
 // and COORD_URL_LIMITS replace the store of locks or of limits alone. Limits and rules are
 // the file's.
 //

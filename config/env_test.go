@@ -45,7 +45,7 @@ best_effort: true
 lock: {ttl: 1s, wait: 1s, max_hold: 1m, min_hold: 1s, fair: true, renew: true}
 `)
 	env := environ{
-		"COORD_URL": "redis://h", "COORD_PREFIX": "7", "COORD_REQUIRE": "wake, scope-hosts", "COORD_FAILURE_POLICY": "open", "COORD_BEST_EFFORT": "false",
+		"COORD_URL": "redis://h", "COORD_PREFIX": "7", "COORD_REQUIRE": "wake, scope-hosts", "COORD_FAILURE_POLICY": "open", "COORD_BEST_EFFORT": "false", "COORD_OVERRIDES": "true",
 		"COORD_LOCK_TTL": "2s", "COORD_LOCK_WAIT": "3s", "COORD_LOCK_MAX_HOLD": "4s", "COORD_LOCK_MIN_HOLD": "5ms", "COORD_LOCK_FAIR": "false", "COORD_LOCK_RENEW": "false",
 		"COORD_LIMITS": "of no meaning", "COORD_LOCK": "backup", // as coord lock sets for its command
 	}
@@ -54,7 +54,7 @@ lock: {ttl: 1s, wait: 1s, max_hold: 1m, min_hold: 1s, fair: true, renew: true}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.URL != "redis://h" || c.Prefix != "7" || c.FailurePolicy != coord.FailOpen || c.BestEffort ||
+		if c.URL != "redis://h" || c.Prefix != "7" || c.FailurePolicy != coord.FailOpen || c.BestEffort || !c.Overrides ||
 			!reflect.DeepEqual(c.Require, []driver.Claim{driver.Wake, driver.ScopeHosts}) ||
 			c.Lock != (config.Lock{TTL: 2 * time.Second, Wait: 3 * time.Second, MaxHold: 4 * time.Second, MinHold: 5 * time.Millisecond, NoRenew: true}) {
 			t.Errorf("%q: %+v", path, c)
@@ -66,7 +66,7 @@ lock: {ttl: 1s, wait: 1s, max_hold: 1m, min_hold: 1s, fair: true, renew: true}
 			t.Errorf("%s, which replaces %s, is not tested", v, keys[i])
 		}
 	}
-	if len(variables) != 13 || len(keys) != 13 {
+	if len(variables) != 14 || len(keys) != 14 {
 		t.Errorf("%d variables of %d keys: %v", len(variables), len(keys), variables)
 	}
 }

@@ -41,6 +41,7 @@ func (p *parser) plainFields(c *Config) []field {
 		{"require", func(key string, n *yaml.Node) error { return p.claims(key, n, &c.Require) }},
 		{"failure_policy", func(key string, n *yaml.Node) error { return p.policy(key, n, &c.FailurePolicy) }},
 		{"best_effort", func(key string, n *yaml.Node) (err error) { c.BestEffort, err = p.boolean(key, n); return err }},
+		{"overrides", func(key string, n *yaml.Node) (err error) { c.Overrides, err = p.boolean(key, n); return err }},
 	}
 }
 

@@ -125,12 +125,12 @@ func refusals() []struct{ text, want string } {
 		{"- a", "coord.yaml:1: a list: want a mapping"},
 		{"lock: &l {ttl: 1s}", "coord.yaml:1: an anchor or alias: write the value out"},
 		{"lock: !mine {ttl: 1s}", `coord.yaml:1: lock: a mapping tagged "!mine": want a mapping`},
-		{"urll: memory://", `coord.yaml:1: unknown key "urll": want one of url, quorum, prefix, require, failure_policy, best_effort, lock, limits, rules`},
+		{"urll: memory://", `coord.yaml:1: unknown key "urll": want one of url, quorum, prefix, require, failure_policy, best_effort, overrides, lock, limits, rules`},
 		{"prefix: a\n\nprefix: b\n", `coord.yaml:3: key "prefix" again: it is on line 1`},
 		{"1: a", `coord.yaml:1: key "1": want a name`},
 		{"[a]: b", "coord.yaml:1: key a list: want a name"},
 		{"\"\": b", `coord.yaml:1: key "": want a name`},
-		{"redis://u:s3cret@h: b", `coord.yaml:1: unknown key "…": want one of url, quorum, prefix, require, failure_policy, best_effort, lock, limits, rules`},
+		{"redis://u:s3cret@h: b", `coord.yaml:1: unknown key "…": want one of url, quorum, prefix, require, failure_policy, best_effort, overrides, lock, limits, rules`},
 
 		// url never shows its value.
 		{"url: 7", "coord.yaml:1: url: not a string: want a URL such as redis://host:6379/0, or a mapping of locks and limits with one each"},

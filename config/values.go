@@ -64,6 +64,7 @@ func (c *Config) fixed() []Value {
 	add("require", or(joinClaims(c.Require), "none"))
 	add("failure_policy", map[coord.FailurePolicy]string{coord.FailClosed: "closed", coord.FailOpen: "open"}[c.FailurePolicy])
 	add("best_effort", strconv.FormatBool(c.BestEffort))
+	add("overrides", strconv.FormatBool(c.Overrides))
 	add("lock.ttl", or(duration(c.Lock.TTL), coord.DefaultTTL.String()))
 	add("lock.wait", or(duration(c.Lock.Wait), "unbounded"))
 	add("lock.max_hold", or(duration(c.Lock.MaxHold), "unbounded"))

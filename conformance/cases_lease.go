@@ -39,8 +39,36 @@ func leaseCases() []Case {
 			ID: "LOCK-76", Name: "a-lease-begins-with-its-grant", Clause: "L9", run: wholeLease,
 			Why:    "where holds share a lease, a lock that is not renewed ends with what another lock has left of it",
 			Remedy: "begin the lease with the grant where Request.Whole asks for it",
+		}, {
+			ID: "LOCK-359", Name: "a-hold-outlives-its-backend", Clause: "L9", run: holdAfterClose, Needs: driver.Claims{driver.PerHoldTTL},
+			Why:    "coord keeps the overrides of limits in holds that nobody renews: they would end with the command that made them",
+			Remedy: "let Close end nothing that nobody has given back, or do not claim per-hold-ttl",
 		},
 	}
+}
+
+// holdAfterClose: Close of a backend gives back no hold: its lease ends it.
+func holdAfterClose(e *env) {
+	other, key := e.open(), e.key("k")
+	b := e.open()
+	r := e.req(e.long)
+	r.Whole = true
+	e.take(b, key, r)
+	share := e.share(reader, e.long)
+	share.Whole = true
+	if e.info.Claims.Has(driver.Shared) {
+		_, err := b.Shared().TryLock(e.within(soon), key, share)
+		e.noError(err, "TryLock of a reader")
+	}
+	e.noError(b.Close(), "Close of the backend")
+	_, err := other.TryLock(e.within(soon), key, e.req(e.long))
+	e.wantError(err, "TryLock of what a backend held that is closed", driver.ErrLocked)
+	if e.info.Claims.Has(driver.Shared) {
+		_, err := other.Shared().TryLock(e.within(soon), key, e.share(writer, e.long))
+		e.wantError(err, "TryLock of a writer beside a reader whose backend is closed", driver.ErrLocked)
+		e.noError(other.Shared().Unlock(e.within(soon), key, share.ID), "Unlock of the reader by another backend")
+	}
+	e.end(other, key, r.ID, "Unlock by another backend")
 }
 
 func badTTL(e *env) {

@@ -106,7 +106,7 @@ const scenarios = `| scenario | cases |
 | the reply to an acquisition or a release is lost | LOCK-42, LOCK-43, LOCK-44, LOCK-45, LOCK-35, LOCK-36 |
 | every call fails once, in every way | LOCK-47, LOCK-54, LOCK-55, LOCK-56, LIMIT-62, LIMIT-63, LIMIT-64 |
 | waiters are woken, in order, past the dead, and when a lease lapses | LOCK-50, LOCK-51, LOCK-52, LOCK-53, LOCK-59 |
-| TTLs of zero, below the step, above 30 days | LOCK-70, LOCK-71, LOCK-72, LOCK-78 |
+| TTLs of zero, below the step, above 30 days | LOCK-70, LOCK-71, LOCK-72, LOCK-78, LOCK-359 |
 | several keys at once: in any order, refused, lost, held before | LOCK-261, LOCK-262, LOCK-263, LOCK-264, LOCK-265, LOCK-266 |
 | a leader: one at a time, stopped, cut off, restarted, out of hand | LOCK-271, LOCK-272, LOCK-273, LOCK-274, LOCK-275, LOCK-276, LOCK-277, LOCK-278, LOCK-279, LOCK-280, LOCK-281, LOCK-282 |
 | who leads is shown, and that nobody does | LOCK-283, LOCK-284, LOCK-285 |

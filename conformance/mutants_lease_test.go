@@ -71,6 +71,9 @@ var leaseMutants = []mutant{
 	}, {
 		name: "delayed unlock that dies with its client", bug: "MinHold is kept by a timer of the client, which Close runs early",
 		new: on(func(s store) driver.Backend { return &timerUnlock{store: s} }), killers: []string{"LOCK-77"},
+	}, {
+		name: "close that gives back", bug: "Close ends the session or the leases, and with them what is held",
+		new: on(func(s store) driver.Backend { return &tidyClose{store: s} }), killers: []string{"LOCK-359"},
 	},
 }
 
@@ -269,6 +272,32 @@ func (b *timerUnlock) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, end := range b.later {
+		end()
+	}
+	return b.store.Close()
+}
+
+// tidyClose gives back what it was granted when it is closed.
+type tidyClose struct {
+	store
+	mu    sync.Mutex
+	holds []func()
+}
+
+func (b *tidyClose) TryLock(ctx context.Context, key string, r driver.Request) (driver.Grant, error) {
+	g, err := b.store.TryLock(ctx, key, r)
+	if err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.holds = append(b.holds, func() { _ = b.Unlock(context.Background(), key, r.ID) })
+	}
+	return g, err
+}
+
+func (b *tidyClose) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, end := range b.holds {
 		end()
 	}
 	return b.store.Close()

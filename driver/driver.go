@@ -41,7 +41,8 @@ type Backend interface {
 	Info() Info
 	// Close gives back what the backend itself opened. A client that the
 	// application passed in stays open. Calls under way end with an error;
-	// later calls answer ErrClosed. Close twice is fine.
+	// later calls answer ErrClosed. Close twice is fine. Under the claim
+	// [PerHoldTTL] a hold that nobody has given back stays until its lease ends.
 	Close() error
 
 	Locker

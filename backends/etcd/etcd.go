@@ -216,6 +216,9 @@ func (b *backend) shut() error {
 	defer cancel()
 	var revoking sync.WaitGroup
 	for _, l := range b.liveLeases() {
+		if b.hasHold(l) {
+			continue // a hold that nobody has given back ends with its lease
+		}
 		// One that cannot be given back now ends by itself.
 		revoking.Go(func() { b.revokeLease(ctx, l) })
 	}

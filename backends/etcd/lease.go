@@ -233,3 +233,15 @@ func (b *backend) liveLeases() (ids []int64) {
 	}
 	return ids
 }
+
+// hasHold reports whether a hold is bound to a lease.
+func (b *backend) hasHold(id int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for e := range b.granted[id].bound {
+		if e.state == held {
+			return true
+		}
+	}
+	return false
+}

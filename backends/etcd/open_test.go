@@ -312,8 +312,8 @@ func TestCloseLeavesTheClientOpen(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := entriesOf(t, client, testserver.NameOf(t)+"/coord/lock/k/").Count; n != 0 {
-		t.Errorf("%d entries after Close", n)
+	if n := entriesOf(t, client, testserver.NameOf(t)+"/coord/lock/k/").Count; n != 1 {
+		t.Errorf("%d entries after Close, want the hold that nobody has given back", n)
 	}
 	if _, err := l.TryLock(t.Context(), "k", request("a", time.Second)); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("TryLock after Close: %v", err)

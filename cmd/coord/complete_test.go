@@ -27,6 +27,7 @@ func TestCompletion(t *testing.T) {
 	u.env = append(u.env, "PATH="+bin)
 	const files, noFiles = ":0", ":4"
 	const commands = "charge Debit permits of a limit, whatever is left list List the limits and the rules of --config " +
+		"override Multiply a limit for a while overrides List what coord limit override has done " +
 		"peek Show what is left of a limit, and take nothing reset Forget what was taken from a limit "
 	for _, tt := range []struct {
 		args, want string

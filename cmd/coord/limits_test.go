@@ -100,3 +100,72 @@ func TestLimitsRefuse(t *testing.T) {
 		u.run(append([]string{"--local", "--config", file}, strings.Fields(args)...)...).want(t, 64, "", stderr)
 	}
 }
+
+// An override is kept by the store, and every program whose file says so applies it, until it is ended.
+func TestLimitOverride(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, u *user) {
+		file := u.write("coord.yaml", strings.Replace(ruledConfig, "best_effort: true", "best_effort: true\noverrides: true", 1))
+		ann := []string{"--config", file, "limit", "override", "--rule", "orders", "--subject", "ann smith", "--subject", "7"}
+		if !u.store.lists || !u.store.kept {
+			u.run("limit", "override", "a", "--factor", "2", "--for", "1h").want(t, 64, "", "which does not claim")
+			u.run("--config", file, "limit", "a", "--rate", "5/1h").want(t, 64, "", "which does not claim")
+			return
+		}
+		peek := func(subject, file string) []int {
+			return u.leftOf("--config", file, "limit", "peek", "--rule", "orders", "--subject", subject, "--subject", "7")
+		}
+		u.run(append(ann, "--factor", "10", "--for", "48h")...).want(t, 0, "", "")
+		if left := peek("ann smith", file); left[0] != 50 || left[1] != 100 {
+			t.Errorf("with an override: %v", left)
+		}
+		if left := peek("ben", file); left[0] != 5 {
+			t.Errorf("of another subject: %v", left)
+		}
+		if left := peek("ann smith", u.write("plain.yaml", ruledConfig)); left[0] != 5 {
+			t.Errorf("of a program without overrides: %v", left)
+		}
+		if out := u.run("--config", file, "limit", "peek", "--rule", "orders", "--subject", "ann smith", "--subject", "7").stdout; !strings.Contains(out, "×10") || !strings.Contains(out, " 50/1h ") {
+			t.Errorf("peek shows no override:\n%s", out)
+		}
+		u.run("limit", "overrides").want(t, 0, "FACTOR  UNTIL ", "")
+		for line := range strings.Lines(u.run("limit", "overrides", "--json").stdout) { // the rule has two limits
+			var o struct {
+				Key    string
+				Factor float64
+				LeftMS int64 `json:"left_ms"`
+			}
+			if err := json.Unmarshal([]byte(line), &o); err != nil || o.Factor != 10 || o.LeftMS <= 47*3600_000 || !strings.Contains(o.Key, "/ann smith/") {
+				t.Errorf("overrides: %+v (%v)", o, err)
+			}
+		}
+		u.run("limit", "override", "mail", "--factor", "0.5", "--until", "2100-01-01").want(t, 64, "", "want above 0, at most")
+		u.run("limit", "override", "mail", "--factor", "0.5", "--for", "1h").want(t, 0, "", "")
+		u.run("--config", file, "limit", "mail", "--rate", "10/1h", "-n", "5").want(t, 0, "", "")
+		u.run("--config", file, "limit", "mail", "--rate", "10/1h").want(t, 75, "", "retry after")
+		u.run(append(ann, "--end")...).want(t, 0, "", "")
+		u.run(append(ann, "--end")...).want(t, 3, "", "has no override")
+		if left := peek("ann smith", file); left[0] != 5 {
+			t.Errorf("after its end: %v", left)
+		}
+		if out := u.run("status").stdout; out != "" {
+			t.Errorf("status shows an override:\n%s", out)
+		}
+	})
+}
+
+func TestLimitOverrideRefuses(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, "")
+	for args, stderr := range map[string]string{
+		"--factor 2":                             "want --factor with --for or --until, or --end alone",
+		"--for 1h":                               "want --factor with --for or --until, or --end alone",
+		"--end --factor 2":                       "want --factor with --for or --until, or --end alone",
+		"--factor 2 --for 1h --until 2100-01-01": "want --factor with --for or --until, or --end alone",
+		"--factor 2 --until 2001-01-01":          "--until 2001-01-01 is over",
+		"--factor 2 --until friday":              `--until "friday": want "2006-01-02", "2006-01-02 15:04" or RFC 3339`,
+		"--factor 2 --for 1h --rule r":           "want a NAME, or --rule with its --subject",
+	} {
+		u.run(append([]string{"--local", "limit", "override", "a"}, strings.Fields(args)...)...).want(t, 64, "", stderr)
+	}
+}

@@ -29,8 +29,8 @@ names. It counts by sliding window: at most so many in any period of that length
 With --burst it is a token bucket; --algorithm chooses by name. All who use one name
 on one store share its permits, and give the same limit.
 
-To see, reset or charge a limit, or those of a rule for one subject, use the commands
-below. A limit cannot have the name of one of them.`
+To see, reset, charge or override a limit, or those of a rule for one subject, use the
+commands below. A limit cannot have the name of one of them.`
 
 const limitExample = `  # at most 2000 calls in any minute, over all machines that share the store
   coord limit supplier --rate 2000/1m -- curl -fsS https://api.example.com/
@@ -83,7 +83,7 @@ func (a *App) limit(stop func()) *cobra.Command {
 	flags.BoolVar(&f.json, "json", false, "print the answer as JSON")
 	NoFiles(cmd, "permits")
 	NoFiles(cmd, "wait")
-	cmd.AddCommand(a.limitList(), a.limitPeek(), a.limitReset(), a.limitCharge())
+	cmd.AddCommand(a.limitList(), a.limitPeek(), a.limitReset(), a.limitCharge(), a.limitOverride(), a.limitOverrides())
 	return cmd
 }
 
@@ -196,6 +196,7 @@ func take(ctx context.Context, cfg *config.Config, name string, limit coord.Limi
 		return got, err
 	}
 	defer closeInto(client, &err)
+	overridesOf(ctx, cfg, client.Client)
 	if f.wait > 0 {
 		return got, got.await(ctx, client, limit, f)
 	}

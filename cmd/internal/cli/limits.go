@@ -79,6 +79,7 @@ func (a *App) overAccounts(cmd *cobra.Command, f *accountFlags, do func(ctx cont
 		}
 		defer closeInto(client, &err)
 		var seen []accountStatus
+		overrides := overridesOf(ctx, cfg, client.Client)
 		for _, acc := range accounts {
 			r, err := do(ctx, client.Client, acc)
 			if err == nil {
@@ -86,6 +87,9 @@ func (a *App) overAccounts(cmd *cobra.Command, f *accountFlags, do func(ctx cont
 			}
 			if err != nil {
 				return Cause(ctx, err)
+			}
+			if o, is := overrides[acc.key]; is {
+				acc.name, acc.limit = fmt.Sprintf("%s ×%v", acc.name, o.Factor), o.Of(acc.limit)
 			}
 			seen = append(seen, accountStatus{newLimitStatus(acc.name, acc.limit, r), acc.key})
 		}
