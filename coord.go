@@ -66,6 +66,7 @@ type Client struct {
 	floor    int64
 
 	bestEffort bool
+	callers    bool       // holders are named by who asks
 	disorder   sync.Once  // warned of keys out of order
 	raised     sync.Once  // warned of a TTL below the least of the store
 	mixture    sync.Once  // warned of one key as an exclusive and as a shared one
@@ -179,6 +180,7 @@ func (c *Client) configure(opts []Option) (*permit.Policy, error) {
 		return nil, fmt.Errorf("%w: %s does not claim %s, which is required; it claims %s", ErrUnsupported, c.info.Name, claimList(missing), claimList(c.info.Claims))
 	}
 	c.prefix, c.log, c.holder, c.policy, c.bestEffort = o.prefix, o.logger, o.holder, o.policy, o.bestEffort
+	c.callers = o.callers
 	c.calls = storecall.Calls{Store: c.info.Name, Log: o.logger, Clock: c.clock}
 	if len(o.observers) > 0 {
 		c.observing = newObserving(c, o.observers)

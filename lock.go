@@ -250,6 +250,9 @@ func (c *Client) acquire(ctx context.Context, share driver.Share, key string, op
 	}
 	spec := cfg.spec(key, full, o)
 	spec.Share = share
+	if c.callers {
+		spec.Holder = withCaller(spec.Holder)
+	}
 	a := &acquisition{}
 	t, err := a.attempt.Run(ctx, engine, spec, try, w.trace())
 	if err != nil {

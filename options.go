@@ -34,6 +34,7 @@ type settings struct {
 	observers  []Observer
 	leases     *permit.Policy
 	overrides  bool
+	callers    bool
 }
 
 // WithPrefix puts s before every key, verbatim: end it with a separator. At
