@@ -153,7 +153,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	b.life, b.end = life, func() { end(errClosing) }
 	b.close = sync.OnceValue(b.shut)
 	b.waits = newWatches(life, b.start, &b.remote)
-	b.beats = newHeartbeats(life, &b.remote)
+	b.beats = newHeartbeats(life, b.start, &b.remote)
 	b.turns = optimistic.NewTable[struct{}](0)
 	b.limits.init()
 	b.Limiter = optimistic.NewLimiter(b.update)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -15,25 +15,41 @@ import (
 // errSilent: a member of etcd did not answer for so long that the next request should go to another.
 var errSilent = errors.New("etcd: the server did not answer in time")
 
-// heartbeats send the keepalives of all leases of a client one after the other, on one stream, which stays open. A stream for
-// each would log in for each, on a server with a password.
+// heartbeats send the keepalives of all leases of a client on one stream, which stays open. A stream for each would log in
+// for each, on a server with a password.
 type heartbeats struct {
 	life   context.Context
+	start  func(func()) bool // in a goroutine that Close waits for; false after Close
 	server *remote
 	login  time.Duration // how long it may take to open a stream, if that is longer than patience
-	turn   ctxMutex      // held by whoever sends a keepalive, or opens the stream
 
-	stream grpc.ClientStream // nil: none is open
-	ctx    context.Context   // ends with the stream; its cause says why
-	end    context.CancelCauseFunc
+	mu     sync.Mutex
+	stream *heartbeatStream // nil: none is open
+}
+
+// heartbeat is a keepalive that was sent, or is to be.
+type heartbeat struct {
+	id    int64
+	reply chan int64 // the TTL that the server gave
+}
+
+// heartbeatStream is one stream. The server answers in the order in which it is asked.
+type heartbeatStream struct {
+	ctx  context.Context // ends with the stream; its cause says why
+	end  context.CancelCauseFunc
+	open chan struct{} // closed once there is a connection, with a token if the server wants one
+	out  chan *heartbeat
+
+	mu   sync.Mutex
+	sent []*heartbeat // and not answered
 }
 
 // loginWithin is how long a server may take to check a password: it does so for one client after the other, a tenth of a
 // second each or so.
 const loginWithin = 2 * time.Second
 
-func newHeartbeats(life context.Context, server *remote) *heartbeats {
-	h := &heartbeats{life: life, server: server}
+func newHeartbeats(life context.Context, start func(func()) bool, server *remote) *heartbeats {
+	h := &heartbeats{life: life, start: start, server: server}
 	if server.client.Username != "" {
 		h.login = loginWithin
 	}
@@ -42,28 +58,20 @@ func newHeartbeats(life context.Context, server *remote) *heartbeats {
 
 // prepare opens a stream where that takes a login, so that it is there when the first keepalive is due.
 func (h *heartbeats) prepare() {
-	if h.login == 0 {
-		return
-	}
-	unlock, err := h.turn.lock(h.life)
-	if err != nil {
-		return
-	}
-	defer unlock()
-	if h.stream == nil {
-		_ = h.bounded(h.life, h.login, func() error { return nil })
+	if h.login > 0 {
+		h.current()
 	}
 }
 
 // send keeps a lease alive. A TTL of 0 or less says that there is no such lease. A server that does not answer within
-// patience is given up with errSilent: the next keepalive opens another stream. Its caller holds turn.
+// patience is given up with errSilent: the next keepalive opens another stream.
 func (h *heartbeats) send(ctx context.Context, id int64, patience time.Duration) (ttl int64, err error) {
 	for {
-		fresh := h.stream == nil
-		err = h.bounded(ctx, patience, func() (err error) {
-			ttl, err = h.ask(id)
-			return err
-		})
+		s, fresh := h.current()
+		if s == nil {
+			return 0, errClosing
+		}
+		ttl, err = s.send(ctx, id, max(patience, h.login), patience)
 		// A stream that has been open may have broken while it rested.
 		if err == nil || fresh || ctx.Err() != nil || errors.Is(err, errSilent) {
 			return ttl, err
@@ -71,49 +79,94 @@ func (h *heartbeats) send(ctx context.Context, id int64, patience time.Duration)
 	}
 }
 
-// bounded opens a stream if there is none, and does what is to be done on it, until ctx ends or the server has been silent for
-// too long. After an error there is no stream.
-func (h *heartbeats) bounded(ctx context.Context, patience time.Duration, do func() error) (err error) {
-	if ctx.Err() != nil {
-		return ended(ctx)
+// current gives the stream that is open, or a fresh one; nil after Close.
+func (h *heartbeats) current() (s *heartbeatStream, fresh bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stream != nil && h.stream.ctx.Err() == nil {
+		return h.stream, false
 	}
-	opening := patience
-	if h.stream == nil {
-		h.ctx, h.end = context.WithCancelCause(clientv3.WithRequireLeader(h.life))
-		opening = max(patience, h.login)
+	s = &heartbeatStream{open: make(chan struct{}), out: make(chan *heartbeat)}
+	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(h.life))
+	if !h.start(func() { s.run(h.server) }) {
+		s.end(errClosing)
+		return nil, false
 	}
-	end := h.end
-	defer context.AfterFunc(ctx, func() { end(ended(ctx)) })()
-	timer := time.AfterFunc(opening, func() { end(errSilent) })
-	defer timer.Stop()
-	if h.stream == nil {
-		h.stream, err = h.server.open(h.ctx, "Lease/LeaseKeepAlive")
-		timer.Reset(patience)
-	}
-	if err == nil {
-		err = do()
-	}
-	if err != nil {
-		if h.ctx.Err() != nil {
-			err = context.Cause(h.ctx)
-		}
-		end(err)
-		h.stream = nil
-	}
-	return err
+	h.stream = s
+	return s, true
 }
 
-// ask sends a keepalive, and waits for the answer.
-func (h *heartbeats) ask(id int64) (ttl int64, err error) {
-	if err := h.stream.SendMsg(&pb.LeaseKeepAliveRequest{ID: id}); err != nil && !errors.Is(err, io.EOF) {
-		return 0, err
+// send waits for the stream to be open, and then for the answer to one keepalive.
+func (s *heartbeatStream) send(ctx context.Context, id int64, opening, patience time.Duration) (int64, error) {
+	b := &heartbeat{id: id, reply: make(chan int64, 1)}
+	timer := time.NewTimer(opening)
+	defer timer.Stop()
+	open, out := s.open, (chan *heartbeat)(nil)
+	for {
+		select {
+		case <-open:
+			timer.Reset(patience)
+			open, out = nil, s.out
+		case out <- b:
+			out = nil
+		case ttl := <-b.reply:
+			return ttl, nil
+		case <-timer.C:
+			s.end(errSilent)
+		case <-s.ctx.Done():
+			return 0, context.Cause(s.ctx)
+		case <-ctx.Done():
+			return 0, ended(ctx)
+		}
 	}
-	var resp pb.LeaseKeepAliveResponse
-	if err := h.stream.RecvMsg(&resp); err != nil { // it says why it could not be written to
-		return 0, err
+}
+
+// run opens the stream, and writes and reads it until it breaks.
+func (s *heartbeatStream) run(server *remote) {
+	stream, err := server.open(s.ctx, "Lease/LeaseKeepAlive")
+	if err != nil {
+		s.end(err)
+		return
 	}
-	if resp.ID != id {
-		return 0, fmt.Errorf("etcd: the server answered for a lease that it was not asked for, %x", resp.ID)
+	close(s.open)
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	reader.Go(func() { s.end(s.read(stream)) })
+	s.write(stream)
+}
+
+// write writes until the stream ends. Why it cannot be written to is what its reader is told.
+func (s *heartbeatStream) write(stream grpc.ClientStream) {
+	for {
+		select {
+		case b := <-s.out:
+			s.mu.Lock()
+			s.sent = append(s.sent, b)
+			s.mu.Unlock()
+			if stream.SendMsg(&pb.LeaseKeepAliveRequest{ID: b.id}) != nil {
+				return
+			}
+		case <-s.ctx.Done():
+			return
+		}
 	}
-	return resp.TTL, nil
+}
+
+func (s *heartbeatStream) read(stream grpc.ClientStream) error {
+	for {
+		resp := new(pb.LeaseKeepAliveResponse)
+		if err := stream.RecvMsg(resp); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		var b *heartbeat
+		if len(s.sent) > 0 {
+			b, s.sent = s.sent[0], s.sent[1:]
+		}
+		s.mu.Unlock()
+		if b == nil || b.id != resp.ID {
+			return fmt.Errorf("etcd: the server answered for a lease that it was not asked for, %x", resp.ID)
+		}
+		b.reply <- resp.TTL
+	}
 }

@@ -35,7 +35,8 @@ type class struct {
 // decided to revoke it. If another leader is elected meanwhile, the lease lives on there, until that request reaches it
 // (etcd issue 15247). For the same reason it is used in one raft term only: see term.go.
 type lease struct {
-	id int64
+	id      int64
+	beating ctxMutex // held while a keepalive is under way
 
 	// guarded by backend.mu
 	seconds int64
@@ -139,7 +140,7 @@ func (b *backend) newLease(ctx context.Context, seconds int64) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.start(b.beats.prepare)
+	b.beats.prepare()
 	ttl := time.Duration(resp.TTL) * time.Second
 	return &lease{
 		id: resp.ID, seconds: seconds,
@@ -168,7 +169,7 @@ func (b *backend) keepAlive(ctx context.Context, l *lease, notBefore time.Time) 
 	if ok, err := enough(); ok {
 		return err
 	}
-	unlock, err := b.beats.turn.lock(ctx)
+	unlock, err := l.beating.lock(ctx)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -154,7 +155,7 @@ func (b *backend) lookUp(n *renewal) (known bool, err error) {
 	return true, nil
 }
 
-// keepAlives keeps alive the leases of a batch, one after the other, and gives those holds whose lease is alive.
+// keepAlives keeps alive the leases of a batch at a time, and gives those holds whose lease is alive.
 func (b *backend) keepAlives(ctx context.Context, batch []*renewal) (alive []*renewal) {
 	type target struct {
 		lease   *lease
@@ -165,19 +166,30 @@ func (b *backend) keepAlives(ctx context.Context, batch []*renewal) (alive []*re
 		answered func() // of a request that follows
 		err      error
 	}
-	results := make(map[target]result)
-	for _, n := range batch {
-		to := target{n.to, n.seconds}
+	targetOf := func(n *renewal) target {
 		if n.to != nil {
-			to.seconds = 0
+			return target{lease: n.to}
 		}
-		r, known := results[to]
-		if !known {
+		return target{seconds: n.seconds}
+	}
+	results := make(map[target]*result)
+	var renewing sync.WaitGroup
+	for _, n := range batch {
+		to := targetOf(n)
+		if results[to] != nil {
+			continue
+		}
+		r := new(result)
+		results[to] = r
+		renewing.Go(func() {
 			if r.lease, r.err = b.renewLease(ctx, to.lease, to.seconds); r.err == nil {
 				r.answered = b.confirming(r.lease)
 			}
-			results[to] = r
-		}
+		})
+	}
+	renewing.Wait()
+	for _, n := range batch {
+		r := results[targetOf(n)]
 		if n.to, n.answered, n.out.Err = r.lease, r.answered, r.err; r.err == nil {
 			alive = append(alive, n)
 		}

@@ -99,3 +99,22 @@ func TestOldLeaderRevokesLeases(t *testing.T) {
 		})
 	}
 }
+
+// Renewals share no turn: a keepalive that a silent member holds up delays no hold on another lease.
+func TestRenewalsOfOtherLeasesGoOn(t *testing.T) {
+	t.Parallel()
+	b := connect(t, shared(t).Addr)
+	ctx := t.Context()
+	stuck, r := request("stuck", time.Minute), request("a", 2*time.Minute)
+	must[driver.Grant](t)(b.TryLock(ctx, "stuck", stuck))
+	must[driver.Grant](t)(b.TryLock(ctx, "k", r))
+	b.mu.Lock()
+	e := b.entries[place{key: "stuck", id: stuck.ID}]
+	b.mu.Unlock()
+	unlock, err := e.lease.beating.lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	must[driver.Grant](t)(b.Renew(ctx, "k", r))
+}
