@@ -48,10 +48,10 @@ func (b *backend) watchBefore(ctx context.Context, w *waiter) (*predecessor, err
 	return p, errNoWatch
 }
 
-// pushed gives up the stream of s if the event was not pushed that tells of the end of the predecessor.
-func (p *predecessor) pushed(s *watches) {
+// pushed gives up the stream of s if it has said nothing since the predecessor was seen, whose end it should have told.
+func (p *predecessor) pushed(s *watches, seen time.Time) {
 	if len(p.gone) == 0 {
-		s.distrust(time.Now())
+		s.distrust(seen)
 	}
 }
 
@@ -62,11 +62,13 @@ func (b *backend) ask(ctx context.Context, w *waiter, ops ...*pb.RequestOp) (*pb
 	b.mu.Unlock()
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
+	answered := b.confirming(w.lease)
 	resp, err := b.txnAgain(ctx, ops...)
 	err = readOnly(ctx, err)
 	switch {
 	case err == nil:
 		w.refusal = nil
+		answered()
 	case isRefusal(err):
 		if w.refusal == nil {
 			w.refused = time.Now()

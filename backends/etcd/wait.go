@@ -121,7 +121,7 @@ func (b *backend) await(ctx context.Context, w *waiter, p *predecessor) (granted
 				return false, err
 			}
 			if !there {
-				defer p.pushed(b.waits)
+				defer p.pushed(b.waits, looked)
 				return b.look(ctx, w)
 			}
 			looked = time.Now()
