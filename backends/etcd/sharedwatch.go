@@ -8,13 +8,26 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// NotifyChanges implements driver.SharedLocker by a watch on the stream of waiters. It ends with the watch.
+// NotifyChanges implements driver.SharedLocker by a watch on the stream of waiters. A watch that has begun, and ends with
+// its stream, is made again.
 func (s sharedLocker) NotifyChanges(ctx context.Context, key string, changed func()) error {
 	call, done, err := s.store.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
+	for {
+		if began, err := s.watch(call, key, changed); !began || !errors.Is(err, errNoWatch) {
+			return err
+		}
+		if err := sleep(call, streamPause); err != nil {
+			return err
+		}
+	}
+}
+
+// watch watches a key until ctx or the watch ends.
+func (s sharedLocker) watch(ctx context.Context, key string, changed func()) (began bool, err error) {
 	prefix := s.store.names.shared(key)
 	w := s.store.waits.begin(prefix, clientv3.GetPrefixRangeEnd(prefix), func(ev *mvccpb.Event) {
 		// What has gone or become smaller makes room, and not what has come.
@@ -26,12 +39,12 @@ func (s sharedLocker) NotifyChanges(ctx context.Context, key string, changed fun
 	for ready := w.ready; ; {
 		select {
 		case <-ready:
-			ready = nil
+			ready, began = nil, true
 			changed()
 		case <-w.lost:
-			return errNoWatch
-		case <-call.Done():
-			return ended(call)
+			return began, errNoWatch
+		case <-ctx.Done():
+			return began, ended(ctx)
 		}
 	}
 }
