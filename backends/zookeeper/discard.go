@@ -9,8 +9,8 @@ import (
 )
 
 // discard removes a node of a session of ours, which blocks its queue until then: it asks until the server has
-// answered, or the session is another. Where the user may not, it asks on for as long as the backend is open: rights
-// come back.
+// answered, or the session is another. What a busy server did not take on, it asks again. Where the user may not, it
+// asks on for as long as the backend is open: rights come back.
 func (b *backend) discard(node string, session int64) {
 	most := 100 * time.Millisecond
 	for pause := time.Millisecond; ; pause = min(2*pause, most) {
@@ -20,7 +20,7 @@ func (b *backend) discard(node string, session int64) {
 			}
 			err := b.remove(node)
 			denied := errors.Is(err, zk.ErrNoAuth) && !b.isClosed()
-			if answered(err) && !denied {
+			if answered(err) && !isRefusal(err) && !denied {
 				return
 			}
 			if denied {

@@ -81,7 +81,8 @@ func (b *backend) removeAny(e *entry, version int32) error {
 		switch err := b.conn.Delete(e.dir+"/"+name, version); {
 		case err == nil && !isMark(name):
 			result = nil
-		case !answered(err), errors.Is(err, zk.ErrNoAuth), e.shared && errors.Is(err, zk.ErrBadVersion):
+		case err == nil, errors.Is(err, zk.ErrNoNode), !e.shared && errors.Is(err, zk.ErrBadVersion):
+		default:
 			return err
 		}
 	}
