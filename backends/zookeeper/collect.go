@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -14,7 +15,7 @@ import (
 
 const (
 	// collectEvery is how often a client looks for limits and guards that say no more than their absence, and for
-	// parents that it uses no more.
+	// parents that it uses no more. A look takes no longer than that.
 	collectEvery = 20 * time.Second
 	// collectSoon is the pause after a look that removed collectMuch: then there are more, and
 	// they are removed as fast as one request after the other does it.
@@ -32,21 +33,28 @@ const (
 	collectBatch = 100
 )
 
-// collects starts the collector, once.
+// collects starts the collector of limits and guards, once.
 func (b *backend) collects() {
-	if b.collecting.Swap(true) {
+	b.collector(&b.collecting, func(ctx context.Context, bucket byte) (removed int) {
+		if now, err := b.leaderTime(ctx); err == nil {
+			removed, _ = b.collect(ctx, now.UnixMicro(), bucket)
+		}
+		return removed
+	})
+}
+
+// collector calls look now and then, with each bucket in turn, unless it has started. What fails is tried again another
+// time.
+func (b *backend) collector(started *atomic.Bool, look func(ctx context.Context, bucket byte) (removed int)) {
+	if started.Swap(true) {
 		return
 	}
 	b.start(func() {
 		r := round{bucket: byte(rand.N(256))}
 		for next := r.next(0); b.pause(context.Background(), next); {
 			ctx, cancel := context.WithTimeout(context.Background(), collectEvery)
-			removed := 0 // what fails is tried again another time
-			if now, err := b.leaderTime(ctx); err == nil {
-				removed, _ = b.collect(ctx, now.UnixMicro(), r.bucket)
-			}
+			next = r.next(look(ctx, r.bucket))
 			cancel()
-			next = r.next(removed)
 		}
 	})
 }
@@ -82,12 +90,9 @@ func (l litter) ops() []any {
 }
 
 // collect removes what is over at now: of the limits that this client used, and of all in one
-// bucket, so that those of clients that have gone are removed too; these it counts. It also removes parents that rest.
+// bucket, so that those of clients that have gone are removed too.
 func (b *backend) collect(ctx context.Context, now int64, bucket byte) (removed int, err error) {
 	until := now - collectMargin.Microseconds()
-	if _, err := b.sweep(ctx, b.restedParents()); err != nil {
-		return 0, err
-	}
 	removed, err = b.sweep(ctx, b.over(until, collectOwn))
 	if err != nil {
 		return removed, err
@@ -142,36 +147,41 @@ func (b *backend) isOver(ctx context.Context, dir string, until int64) (l litter
 	return litter{dir, a.node, a.stat.Version}, true, nil
 }
 
-// sweep removes what nobody has used meanwhile: many at a time, or one by one
-// where one of them cannot be removed.
+// sweep removes what nobody has used meanwhile, many at a time.
 func (b *backend) sweep(ctx context.Context, all []litter) (removed int, err error) {
 	for batch := range slices.Chunk(all, collectBatch) {
-		n, err := call(ctx, b, func() (int, error) {
-			var ops []any
-			for _, l := range batch {
-				ops = append(ops, l.ops()...)
-			}
-			if _, err := b.conn.Multi(ops...); err == nil || !answered(err) {
-				return len(batch), err
-			}
-			n := 0
-			for _, l := range batch {
-				_, err := b.conn.Multi(l.ops()...)
-				if !answered(err) {
-					return n, err
-				}
-				if err == nil {
-					n++
-				}
-			}
-			return n, nil
-		}, nil)
+		n, err := call(ctx, b, func() (int, error) { return b.removeUnused(batch) }, nil)
 		if err != nil {
 			return removed, err
 		}
 		removed += n
 	}
 	return removed, nil
+}
+
+// removeUnused removes a batch in one transaction. That fails as a whole at one that is in use or has gone: the others
+// are tried again without it.
+func (b *backend) removeUnused(batch []litter) (removed int, err error) {
+	for len(batch) > 0 {
+		var ops []any
+		var places []int // in batch, of each of ops
+		for i, l := range batch {
+			for _, op := range l.ops() {
+				ops, places = append(ops, op), append(places, i)
+			}
+		}
+		answers, err := b.conn.Multi(ops...)
+		if err == nil {
+			return len(batch), nil
+		}
+		failed := firstFailure(answers, err)
+		if failed < 0 {
+			return 0, err
+		}
+		i := places[failed]
+		batch = slices.Concat(batch[:i], batch[i+1:])
+	}
+	return 0, nil
 }
 
 // over gives limits that were over at now, as far as is known, and forgets them: most at the

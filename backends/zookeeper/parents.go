@@ -1,10 +1,14 @@
 package zookeeper
 
-import "time"
+import (
+	"context"
+	"slices"
+	"time"
+)
 
 // A lock's queue has a parent node, which outlives the lock. The server removes parents that are empty, but
-// 10,000 a minute at most: a client that locks a thousand keys a second would fill its memory. So the collector of
-// each client removes those that it uses no more. What a client leaves that ends, the server removes.
+// 10,000 a minute at most: a client that locks a thousand keys a second would fill its memory. So each
+// client removes those that it uses no more. What a client leaves that ends, the server removes.
 const (
 	// parentRests is for how long the parent of a lock that was released stays: to make it again costs
 	// three requests.
@@ -24,12 +28,15 @@ func (b *backend) used(dir string) (known bool) {
 	return known
 }
 
-// foundParent notes that dir is a queue of ours.
+// foundParent notes that dir is a queue of ours. Where there are too many, it forgets any other one.
 func (b *backend) foundParent(dir string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.parents) >= maxParents {
-		clear(b.parents)
+	for other := range b.parents {
+		if len(b.parents) < maxParents {
+			break
+		}
+		delete(b.parents, other)
 	}
 	b.parents[dir] = time.Time{}
 }
@@ -47,18 +54,42 @@ func (b *backend) released(dir string) {
 		b.parents[dir] = time.Now()
 	}
 	b.mu.Unlock()
-	b.collects()
+	b.collector(&b.sweeping, b.sweepParents)
 }
 
-// restedParents takes those that have rested for long enough.
+// sweepParents removes parents that have rested for long enough. A batch that fails is left to the server, what time did
+// not suffice for to the next look.
+func (b *backend) sweepParents(ctx context.Context, _ byte) (removed int) {
+	for batch := range slices.Chunk(b.restedParents(), collectBatch) {
+		b.forgetRested(batch)
+		n, err := b.sweep(ctx, batch)
+		if err != nil {
+			break
+		}
+		removed += n
+	}
+	return removed
+}
+
+// restedParents gives those that have rested for long enough.
 func (b *backend) restedParents() (rested []litter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for dir, since := range b.parents {
 		if !since.IsZero() && time.Since(since) >= parentRests {
-			delete(b.parents, dir)
 			rested = append(rested, litter{dir: dir})
 		}
 	}
 	return rested
+}
+
+// forgetRested forgets parents, unless this client uses them again.
+func (b *backend) forgetRested(batch []litter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range batch {
+		if !b.parents[l.dir].IsZero() {
+			delete(b.parents, l.dir)
+		}
+	}
 }

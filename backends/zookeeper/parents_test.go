@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,7 +18,7 @@ import (
 func TestParentsOfManyKeysAreRemoved(t *testing.T) {
 	t.Parallel()
 	p, b := openTapped(t)
-	b.collecting.Store(true) // by this test alone
+	b.sweeping.Store(true) // by this test alone
 	other := connect(t, urlWith(t, p.target, calmSession))
 	mine, theirs := request("a", time.Minute), request("b", time.Minute)
 	must[driver.Grant](t)(b.TryLock(t.Context(), "mine", mine))
@@ -54,7 +55,9 @@ func TestParentsOfManyKeysAreRemoved(t *testing.T) {
 	}
 	b.mu.Unlock()
 	p.take()
-	must[int](t)(b.collect(t.Context(), leaderNow(t, b), 0))
+	if n := b.sweepParents(t.Context(), 0); n < keys/2 {
+		t.Errorf("%d parents of %d removed", n, keys)
+	}
 	if n := len(p.take()); n > keys/2 { // one removes a hundred, unless one of them has gone or is in use
 		t.Errorf("%d requests to remove %d parents: want far less than one for each", n, keys)
 	}
@@ -66,4 +69,85 @@ func TestParentsOfManyKeysAreRemoved(t *testing.T) {
 	must[driver.Grant](t)(b.Renew(t.Context(), "mine", mine))
 	must[driver.Grant](t)(other.Renew(t.Context(), "theirs", theirs))
 	isFree(t, b, "k1")
+}
+
+// parentAt notes a parent that rests since then; the zero time is in use.
+func parentAt(b *backend, dir string, since time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.parents[dir] = since
+}
+
+// A client that uses more keys than it remembers still knows what it has to remove.
+func TestParentsToRemoveAreRemembered(t *testing.T) {
+	t.Parallel()
+	b := newBackend(nil, options{root: "/r"})
+	old := time.Now().Add(-parentRests)
+	for i := range maxParents {
+		parentAt(b, fmt.Sprint("old", i), old)
+	}
+	for i := range 1000 {
+		b.foundParent(fmt.Sprint("new", i))
+	}
+	if n := len(b.restedParents()); len(b.parents) != maxParents || n < maxParents-1000 {
+		t.Errorf("%d of %d are to be removed, want %d or more", n, len(b.parents), maxParents-1000)
+	}
+}
+
+// Parents that are in use, or that the server has removed, cost one request more each. All are removed in one look.
+func TestSweepOfParentsLeavesOutWhatFails(t *testing.T) {
+	t.Parallel()
+	p, b := openTapped(t)
+	b.sweeping.Store(true) // by this test alone
+	const keys, used = 150, 2
+	for i := range keys {
+		dir := b.lockDir(fmt.Sprint("k", i))
+		if err := b.parent(dir); err != nil {
+			t.Fatal(err)
+		}
+		if i < used {
+			put(t, b, dir+"/used", "", 0)
+		}
+	}
+	for i := range keys {
+		parentAt(b, b.lockDir(fmt.Sprint("k", i)), time.Now().Add(-parentRests))
+	}
+	parentAt(b, b.lockDir("gone"), time.Now().Add(-parentRests))
+	p.take()
+	if n := b.sweepParents(t.Context(), 0); n != keys-used {
+		t.Errorf("%d removed, want %d", n, keys-used)
+	}
+	if n := len(p.take()); n > 2+used+1 {
+		t.Errorf("%d requests, want one for each hundred, and one for each that stays or has gone", n)
+	}
+	if names := must[[]string](t)(b.list(b.root+"/locks", true)); len(names) != used {
+		t.Errorf("%d are left, want %d", len(names), used)
+	}
+}
+
+// What there was no time for is removed by the next look.
+func TestSweepOfParentsThatIsCutShort(t *testing.T) {
+	t.Parallel()
+	_, b := open(t)
+	for i := range 3 * collectBatch {
+		parentAt(b, b.lockDir(fmt.Sprint("k", i)), time.Now().Add(-parentRests))
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n := b.sweepParents(over, 0); n != 0 {
+		t.Errorf("%d removed", n)
+	}
+	if n := len(b.restedParents()); n != 2*collectBatch {
+		t.Errorf("%d left for the next look, want %d", n, 2*collectBatch)
+	}
+}
+
+// A client that uses no limits and shares no key makes no request for them.
+func TestLocksAloneCollectNoLimits(t *testing.T) {
+	t.Parallel()
+	_, b := open(t)
+	isFree(t, b, "k")
+	if b.collecting.Load() || !b.sweeping.Load() {
+		t.Errorf("collects limits: %v, parents: %v; want parents alone", b.collecting.Load(), b.sweeping.Load())
+	}
 }

@@ -109,7 +109,8 @@ type backend struct {
 	turns   *optimistic.Table[struct{}] // of takes of shared keys, which remembers nothing
 
 	alone      atomic.Bool // the server is no part of an ensemble
-	collecting atomic.Bool
+	collecting atomic.Bool // limits and guards
+	sweeping   atomic.Bool // parents
 
 	closing chan struct{}
 	once    sync.Once
