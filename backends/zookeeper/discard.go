@@ -33,6 +33,12 @@ func (b *backend) discard(node string, session int64) {
 	}
 }
 
+func (b *backend) discardAll(nodes []string, session int64) {
+	for _, n := range nodes {
+		b.discard(n, session)
+	}
+}
+
 // sleep is false when there is no connection any more.
 func (b *backend) sleep(d time.Duration) bool {
 	if b.wire != nil {

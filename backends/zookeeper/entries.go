@@ -122,15 +122,8 @@ func (e *entry) held() (node string, broken bool) {
 	return e.node, e.broken != nil
 }
 
-// nodes are those of a hold.
+// nodes are those of a hold. backend.mu is held.
 func (e *entry) nodes() []string {
-	e.b.mu.Lock()
-	defer e.b.mu.Unlock()
-	return e.nodesOf()
-}
-
-// nodesOf is nodes where backend.mu is held.
-func (e *entry) nodesOf() []string {
 	nodes := []string{e.node}
 	if e.sharing != nil {
 		nodes = append(nodes, e.sharing.marks...)
@@ -145,15 +138,22 @@ func (e *entry) drop() {
 	e.tidy()
 }
 
-// dropNode forgets the hold of a node that is gone; false if that was known.
+// dropNode forgets the hold of a node that is gone, and has its marks removed; false if that was known.
 func (e *entry) dropNode(node string) bool {
-	e.b.mu.Lock()
-	defer e.b.mu.Unlock()
-	if node == "" || e.node != node {
-		return false
+	b := e.b
+	b.mu.Lock()
+	known := node != "" && e.node == node
+	var marks []string
+	if known {
+		marks = e.nodes()[1:]
+		e.drop()
 	}
-	e.drop()
-	return true
+	session := e.session
+	b.mu.Unlock()
+	if len(marks) > 0 {
+		b.background(func() { b.discardAll(marks, session) })
+	}
+	return known
 }
 
 // ticket is a node of ours in a queue.
@@ -270,7 +270,7 @@ func (e *entry) plan() {
 func (e *entry) due() {
 	b := e.b
 	b.mu.Lock()
-	node, nodes, session, now := e.node, e.nodesOf(), e.session, time.Now()
+	node, nodes, session, now := e.node, e.nodes(), e.session, time.Now()
 	lapsed := node != "" && !now.Before(e.until)
 	armed := node != "" && !lapsed && !e.arm.IsZero() && !now.Before(e.arm)
 	switch {
@@ -289,9 +289,7 @@ func (e *entry) due() {
 		// The session lives on, for the client's other holds, and would keep the node for ever.
 		b.background(func() {
 			defer e.leave()
-			for _, n := range nodes {
-				b.discard(n, session)
-			}
+			b.discardAll(nodes, session)
 		})
 	case armed:
 		e.observe(node)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -424,4 +425,29 @@ func TestNewKeepsSharedHolds(t *testing.T) {
 		t.Errorf("free %v before the lease was over", early)
 	}
 	isEmpty(t, next, "k")
+}
+
+// A mark that Renew makes while Unlock is under way goes too.
+func TestShrinkAmidUnlock(t *testing.T) {
+	t.Parallel()
+	p, b := openTapped(t)
+	beside := connect(t, urlWith(t, p.target, calmSession))
+	r := sharedRequest("a", permits(3, 3))
+	take(t, b, "k", r)
+	e := b.enter(holdName{"k", r.ID, true})
+	defer e.leave()
+	var once sync.Once
+	p.disturb(func(op int32) deed {
+		if op == opDelete {
+			once.Do(func() {
+				b.mu.Lock()
+				mark := e.mark(permits(1, 3))
+				b.mu.Unlock()
+				put(t, beside, e.dir+"/"+mark.name(), r.ID, 0)
+			})
+		}
+		return pass
+	})
+	release(t, b, "k", r.ID)
+	isEmpty(t, beside, "k")
 }

@@ -32,7 +32,7 @@ func (b *backend) unlock(ctx context.Context, name holdName, version int32) erro
 		return driver.ErrNotHeld
 	}
 	remove := func() error { return b.removeAny(e, version) }
-	if version == 0 && node != "" && len(e.nodes()) == 1 {
+	if version == 0 && node != "" {
 		remove = func() error { return b.conn.Delete(node, 0) }
 	}
 	err = b.run(ctx, remove, func(err error) {
