@@ -28,3 +28,19 @@ func TestCloseAmidRequests(t *testing.T) {
 		}
 	}
 }
+
+// Close leaves no timer behind for a hold that ends with the session.
+func TestCloseStopsTheTimersOfHolds(t *testing.T) {
+	t.Parallel()
+	_, b := open(t)
+	r := request("a", time.Minute)
+	must[driver.Grant](t)(b.TryLock(t.Context(), "k", r))
+	e := b.enter(holdName{key: "k", id: r.ID})
+	defer e.leave()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if e.timer.Stop() {
+		t.Error("its timer runs on")
+	}
+}

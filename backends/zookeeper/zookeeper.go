@@ -182,12 +182,24 @@ func (b *backend) Close() error {
 		b.mu.Unlock()
 		close(b.closing)
 		if b.wire != nil {
+			b.stopTimers()
 			b.awaitAnswers()
 			b.hangUp()
 		}
 		b.work.Wait()
 	})
 	return nil
+}
+
+// stopTimers ends the timers of holds, which end with the session.
+func (b *backend) stopTimers() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.entries {
+		if e.timer != nil {
+			e.timer.Stop()
+		}
+	}
 }
 
 // closeWithin is how long a server may take to answer the end of a session.
