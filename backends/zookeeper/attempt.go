@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -131,46 +130,13 @@ func pauseAfter(defeats int, took time.Duration) time.Duration {
 func (a *attempt) make(session int64) (t ticket, err error) {
 	if a.e.shared {
 		t, err = a.makeShared(session)
-	} else if t, err = a.find(session); err == nil && t.path == "" {
+	} else if t, err = a.e.find(session); err == nil && t.path == "" {
 		t, err = a.create(session)
 	}
 	if now := a.b.conn.SessionID(); err == nil && now != session {
 		t.session, err = now, errNewSession
 	}
 	return t, err
-}
-
-// find gives the node that an earlier request for the id has made in this session, and removes what else there is of it
-// here. What is not found, no such request makes any more: servers take none of a connection that the session has left.
-func (a *attempt) find(session int64) (t ticket, err error) {
-	b, e := a.b, a.e
-	if !e.stray {
-		return ticket{}, nil
-	}
-	names, err := b.list(e.dir, true)
-	if err != nil {
-		return ticket{}, err
-	}
-	for _, name := range names {
-		if !strings.HasPrefix(name, e.prefix()) {
-			continue
-		}
-		node := e.dir + "/" + name
-		ok, stat, err := b.conn.Exists(node)
-		switch {
-		case err != nil:
-			return ticket{}, err
-		case !ok || stat.EphemeralOwner != session:
-		case stat.Version == 0 && t.path == "":
-			t = ticket{path: node, session: session, token: stat.Czxid, found: true}
-		default:
-			if err := b.remove(node); err != nil {
-				return ticket{}, err
-			}
-		}
-	}
-	e.stray = t.path != ""
-	return t, nil
 }
 
 // late removes a node whose caller has gone, and ends the turn. What was made

@@ -66,8 +66,11 @@ func (e *entry) removed(node string, err error) error {
 }
 
 // removeAny removes the nodes of an id, whoever made them, at that version. Marks come last: without them the hold is
-// greater.
+// greater. A stray of this session goes although an operator broke it: nobody holds by it.
 func (b *backend) removeAny(e *entry, version int32) error {
+	if _, err := e.find(b.conn.SessionID()); err != nil {
+		return err
+	}
 	names, err := b.list(e.dir, true)
 	if err != nil {
 		return err
