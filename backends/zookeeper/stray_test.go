@@ -2,8 +2,11 @@ package zookeeper
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -25,5 +28,37 @@ func TestBrokenStrayIsRemoved(t *testing.T) {
 	}
 	if left := children(t, operator.conn, b, "k"); len(left) > 0 {
 		t.Errorf("%v are left", left)
+	}
+}
+
+// Over the application's connection a node whose create has no answer goes after Close, though the session lives on.
+func TestNewClearsStraysAfterClose(t *testing.T) {
+	t.Parallel()
+	srv := shared(t)
+	p := newTap(t, srv.Addr)
+	conn, beside := ownConn(t, p.addr(), calmSession), raw(t, srv.Addr)
+	b := must[driver.Backend](t)(New(conn, WithSessionTimeout(calmSession), WithRoot(rootOf(t)))).(*backend)
+	isFree(t, b, "k")
+	session := conn.SessionID()
+	var once sync.Once
+	p.disturb(func(op int32) deed {
+		what := pass
+		if op == opMulti {
+			once.Do(func() {
+				what = dropOne
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return what
+	})
+	if _, err := b.TryLock(t.Context(), "k", request("a", time.Minute)); err == nil || driver.Definite(err) {
+		t.Errorf("TryLock amid Close: %v, want an unknown outcome", err)
+	}
+	eventually(t, "the connection to be back", func() bool { return conn.State() == zk.StateHasSession })
+	eventually(t, "its node to be gone", func() bool { return ephemerals(t, beside, rootOf(t)) == 0 })
+	if now := conn.SessionID(); now != session {
+		t.Errorf("session %x ended, and %x followed", session, now)
 	}
 }

@@ -185,6 +185,8 @@ func (b *backend) Close() error {
 			b.stopTimers()
 			b.awaitAnswers()
 			b.hangUp()
+		} else {
+			b.clearStrays()
 		}
 		b.work.Wait()
 	})
