@@ -267,13 +267,15 @@ func (a *attempt) ridesOut(ctx context.Context, err error) bool {
 
 // takeBack removes the node because of why, which is given only if the node is certainly gone.
 func (a *attempt) takeBack(ctx context.Context, why error) error {
-	err := a.b.run(ctx, func() error { return a.b.remove(a.t.path) }, func(error) { a.e.end() })
+	err := a.b.run(ctx, func() error { return a.b.remove(a.t.path) }, func(error) { a.late(a.t, nil) })
 	switch {
 	case err == nil:
 		a.e.stray = false
 		return why
 	case errors.Is(err, errLeft):
 		a.handed = true
+	case errors.Is(err, zk.ErrNoAuth):
+		_, err = a.fails(ctx, err)
 	}
 	return err
 }

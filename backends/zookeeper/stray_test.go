@@ -62,3 +62,22 @@ func TestNewClearsStraysAfterClose(t *testing.T) {
 		t.Errorf("session %x ended, and %x followed", session, now)
 	}
 }
+
+// The node of a refused request goes when its client may remove it again, and not only with the session.
+func TestRefusedNodeGoesWithTheRefusal(t *testing.T) {
+	t.Parallel()
+	srv, b := open(t)
+	holder := connect(t, urlWith(t, srv.Addr, calmSession))
+	must[driver.Grant](t)(holder.TryLock(t.Context(), "k", request("holder", time.Minute)))
+	dir := b.lockDir("k")
+	if _, err := holder.conn.SetACL(dir, zk.WorldACL(zk.PermAll&^zk.PermDelete), -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.TryLock(t.Context(), "k", request("a", time.Minute)); err == nil || driver.Definite(err) {
+		t.Errorf("TryLock: %v, want an unknown outcome: its node is there", err)
+	}
+	if _, err := holder.conn.SetACL(dir, zk.WorldACL(zk.PermAll), -1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its node to be gone", func() bool { return ephemerals(t, holder.conn, rootOf(t)) == 1 })
+}
