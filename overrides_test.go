@@ -100,9 +100,14 @@ func TestOverrideRefuses(t *testing.T) {
 		d      time.Duration
 		want   error
 	}{
-		{"", 2, time.Hour, coord.ErrInvalid}, {"k", 0, time.Hour, coord.ErrInvalid}, {"k", -1, time.Hour, coord.ErrInvalid},
-		{"k", coord.MaxFactor + 1, time.Hour, coord.ErrInvalid}, {"k", 2, 0, coord.ErrInvalid}, {"k", 2, 400 * 24 * time.Hour, coord.ErrInvalid},
-		{strings.Repeat("k", 200), 2, time.Hour, coord.ErrInvalid}, {"orders/user/ann smith", 2, time.Hour, nil},
+		{"", 2, time.Hour, coord.ErrInvalid},
+		{"k", 0, time.Hour, coord.ErrInvalid},
+		{"k", -1, time.Hour, coord.ErrInvalid},
+		{"k", coord.MaxFactor + 1, time.Hour, coord.ErrInvalid},
+		{"k", 2, 0, coord.ErrInvalid},
+		{"k", 2, 400 * 24 * time.Hour, coord.ErrInvalid},
+		{strings.Repeat("k", 200), 2, time.Hour, coord.ErrInvalid},
+		{"orders/user/ann smith", 2, time.Hour, nil},
 	} {
 		if err := c.Override(t.Context(), tt.key, tt.factor, tt.d); !errors.Is(err, tt.want) {
 			t.Errorf("Override of %.20q by %v for %v: %v, want %v", tt.key, tt.factor, tt.d, err, tt.want)

@@ -269,7 +269,8 @@ func (e *env) listsShares() {
 // listed is what List yields, each key once.
 func (e *env) listed(lister interface {
 	List(context.Context, string) iter.Seq2[string, error]
-}, prefix string) (keys []string) {
+}, prefix string,
+) (keys []string) {
 	for key, err := range lister.List(e.within(soon), prefix) {
 		e.noError(err, "List")
 		keys = append(keys, key)
