@@ -354,6 +354,18 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+func TestOverride(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := coordtest.New(t)
+		if err := raise(t.Context(), client.Client, "acme"); err != nil {
+			t.Fatal(err)
+		}
+		if list, err := client.Overrides(t.Context()); err != nil || len(list) != 1 || list[0].Factor != 10 || list[0].Left != 48*time.Hour {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
+}
+
 // most is how many permits of a limit were granted within any minute of ten, to one who asks all the time, but for a
 // pause that lets the limit fill up: so that what it grants at once and what it goes on granting fall into one minute.
 func most(t *testing.T, limit coord.Limit) (worst, total int) {
