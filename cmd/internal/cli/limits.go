@@ -42,11 +42,21 @@ func (f *accountFlags) define(cmd *cobra.Command) {
 
 // accounts are those of NAME, or of the rule and its subject.
 func (f *accountFlags) accounts(cmd *cobra.Command, cfg *config.Config, args []string) ([]account, error) {
-	switch {
-	case f.rule == "" && len(args) == 1 && len(f.subjects) == 0:
+	if f.isName(args) {
 		limit, err := f.limit(cmd, cfg, args[0])
 		return []account{{args[0], args[0], limit}}, err
-	case f.rule == "" || len(args) > 0 || cmd.Flags().Changed("rate"):
+	}
+	return f.ofRule(cmd, cfg, args)
+}
+
+// isName reports whether the command is about a NAME.
+func (f *accountFlags) isName(args []string) bool {
+	return f.rule == "" && len(args) == 1 && len(f.subjects) == 0
+}
+
+// ofRule are the accounts of the rule and its subject.
+func (f *accountFlags) ofRule(cmd *cobra.Command, cfg *config.Config, args []string) ([]account, error) {
+	if f.rule == "" || len(args) > 0 || cmd.Flags().Changed("rate") {
 		return nil, Usage("want a NAME, or --rule with its --subject: see %s --help", cmd.CommandPath())
 	}
 	bounds, err := cfg.Rules.Account(f.rule, f.subjects...)

@@ -108,22 +108,16 @@ func untilTime(text string, now time.Time) (time.Duration, error) {
 
 // keys are those of NAME, or of the rule and its subject, each once.
 func (f *accountFlags) keys(cmd *cobra.Command, cfg *config.Config, args []string) (keys []string, err error) {
-	switch {
-	case f.rule == "" && len(args) == 1 && len(f.subjects) == 0:
+	if f.isName(args) {
 		return args, nil
-	case f.rule == "" || len(args) > 0:
-		return nil, Usage("want a NAME, or --rule with its --subject: see %s --help", cmd.CommandPath())
 	}
-	bounds, err := cfg.Rules.Account(f.rule, f.subjects...)
-	if err != nil {
-		return nil, Usage("%s", OneLine(err))
-	}
-	for _, b := range bounds {
-		if n := len(keys); n == 0 || keys[n-1] != b.Demand.Key {
-			keys = append(keys, b.Demand.Key)
+	accounts, err := f.ofRule(cmd, cfg, args)
+	for _, acc := range accounts {
+		if n := len(keys); n == 0 || keys[n-1] != acc.key {
+			keys = append(keys, acc.key)
 		}
 	}
-	return keys, nil
+	return keys, err
 }
 
 // overrideStatus is what --json prints of an override.
