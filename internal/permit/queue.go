@@ -17,7 +17,7 @@ type waitQueues struct {
 	mu      sync.Mutex // guards what follows, and the queues
 	queues  map[limitKey]*waitQueue
 	closed  bool
-	inside  sync.WaitGroup // calls of Await
+	inside  sync.WaitGroup // calls of Await, and the goroutines that serve queues
 }
 
 // waitQueue serves its waiters in the order in which they came. One goroutine makes its requests,
@@ -103,6 +103,7 @@ func (qs *waitQueues) join(d *driver.Demand, w *waiter) *waitQueue {
 		return q
 	}
 	qs.running.Add(1)
+	qs.inside.Add(1)
 	go q.serve()
 	return q
 }
@@ -207,6 +208,7 @@ func (q *waitQueue) wake() {
 // serve makes the requests of q until nobody is left.
 func (q *waitQueue) serve() {
 	defer q.running.Done()
+	defer q.inside.Done()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
@@ -244,7 +246,7 @@ func (q *waitQueue) pause(d time.Duration) {
 func (q *waitQueue) next(now time.Time) (front []*waiter, pause time.Duration) {
 	first, last := q.waiting.Front(), q.ahead.Back()
 	switch {
-	case q.empty():
+	case q.empty(), q.closed: // after Stop nobody waits, and nothing more is reserved
 		return nil, 0
 	case first == nil, q.returning > 0: // what is given back may be for the next
 		return nil, forever
@@ -348,6 +350,9 @@ func (q *waitQueue) asks(front []*waiter) []driver.Ask {
 func (qs *waitQueues) close(ctx context.Context) {
 	qs.mu.Lock()
 	qs.closed = true
+	for _, q := range qs.queues {
+		q.wake()
+	}
 	qs.mu.Unlock()
 	awaitAll(ctx, &qs.inside)
 }
