@@ -272,7 +272,7 @@ func testPrepared(t *testing.T, addr, mode string, want bool) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	opened, err := New(pool)
+	opened, err := New(pool, WithTimeout(maxTimeout))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -480,7 +480,7 @@ func connect(t *testing.T, b *backend, n int) (sessions []uint32) {
 func TestReadOnlyHostIsLeft(t *testing.T) {
 	t.Parallel()
 	first, second := ownServer(t), ownServer(t)
-	b := open(t, appURL(t, first.Addr+","+second.Addr))
+	b := open(t, fmt.Sprintf("%s?timeout=%v", appURL(t, first.Addr+","+second.Addr), maxTimeout))
 	mustTry(t, b, "k", request("a", time.Hour))
 	admin(t, superuser(t, first.Addr), "ALTER SYSTEM SET default_transaction_read_only = on")
 	admin(t, superuser(t, first.Addr), "SELECT pg_reload_conf()")
