@@ -136,7 +136,7 @@ func (u *user) runInto(stdout, stderr io.Writer, do func(held) int, args ...stri
 	u.t.Helper()
 	return cli.Run(u.t.Context(), cli.Coord(), cli.Program{
 		Args: u.somewhere(args), Env: u.env, Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr,
-		Runner: &runner{u.t, stdout, do},
+		Runner: &runner{u.t, stdout, do}, CompleteIn: time.Minute,
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,15 +43,12 @@ func (a *App) completesHeld(most int) cobra.CompletionFunc {
 	}
 }
 
-// A completion shows at most so many names, and asks the store for at most this long.
-const (
-	mostHeldNames = 100
-	completeTime  = time.Second
-)
+// mostHeldNames bounds what a completion shows.
+const mostHeldNames = 100
 
 // heldNames are those of locks that are held and begin so, as far as the store can list and does so in time.
 func (a *App) heldNames(ctx context.Context, begun string) (names []string) {
-	ctx, cancel := context.WithTimeout(ctx, completeTime)
+	ctx, cancel := context.WithTimeout(ctx, a.CompleteIn)
 	defer cancel()
 	client, err := a.open(ctx)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"log"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
@@ -20,6 +21,8 @@ type Program struct {
 	Stdout, Stderr io.Writer
 	Terminal       bool // a person reads standard error
 	Runner         Runner
+	// CompleteIn is for how long the completion of a name may ask the store.
+	CompleteIn time.Duration
 	// Silence drops the warnings of the library, which are the process's; nil: nothing has to be done.
 	Silence func()
 }
@@ -49,7 +52,10 @@ func (processes) Become(cmd child.Command, sigs *child.Signals) (int, error) {
 // Main runs the command line of t in this process and gives the exit status. Errors are
 // told on standard error, each in one line.
 func Main(t Tool, args []string) int {
-	p := Program{Args: args, Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Terminal: term.IsTerminal(int(os.Stderr.Fd())), Runner: processes{}, Silence: dropLogs}
+	p := Program{
+		Args: args, Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Terminal: term.IsTerminal(int(os.Stderr.Fd())),
+		Runner: processes{}, CompleteIn: time.Second, Silence: dropLogs,
+	}
 	stderr := newMessages(ownStderr())
 	log.SetOutput(stderr) // the warnings of the library too
 	return run(context.Background(), t, p, child.Listen(), stderr)
