@@ -733,14 +733,20 @@ func TestSplitClaimsDurability(t *testing.T) {
 	}
 }
 
-// Done, too, tells what the wall clock says: a machine that slept has lost its locks.
+// Done, too, tells what the wall clock says: a machine that slept has lost its locks, or loses them by so much earlier, or
+// renews them at once.
 func TestDoneAfterSuspend(t *testing.T) {
 	for _, tc := range []struct {
-		name string
-		opts []LockOption
+		name  string
+		slept time.Duration // while the monotonic clock stood still
+		opts  []LockOption
+		lost  time.Duration // after the machine resumed, at the latest; 0: never
 	}{
-		{"renewed", []LockOption{TTL(time.Minute)}},
-		{"not renewed", []LockOption{TTL(time.Minute), NoRenew()}},
+		{"renewed, slept for longer than the lease", time.Hour, []LockOption{TTL(time.Minute)}, 5 * time.Second},
+		{"not renewed, slept for longer than the lease", time.Hour, []LockOption{TTL(time.Minute), NoRenew()}, 5 * time.Second},
+		{"renewed, slept for most of the lease", 50 * time.Second, []LockOption{TTL(time.Minute)}, 0},
+		{"not renewed, slept for most of the lease", 50 * time.Second, []LockOption{TTL(time.Minute), NoRenew()}, 9 * time.Second},
+		{"slept for most of MaxHold", 50 * time.Second, []LockOption{TTL(time.Hour), MaxHold(time.Minute)}, 9 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -757,12 +763,18 @@ func TestDoneAfterSuspend(t *testing.T) {
 				l := must[*Lock](t)(c.Lock(t.Context(), "k", tc.opts...))
 				time.Sleep(time.Second)
 				mu.Lock()
-				step = time.Hour // suspended for an hour: the monotonic clock stood still
+				step = tc.slept
 				mu.Unlock()
 				resumed := time.Now()
-				<-l.Done()
-				if d := time.Since(resumed); d > 5*time.Second {
-					t.Errorf("Done closed %v after the machine resumed", d)
+				select {
+				case <-l.Done():
+					if d := time.Since(resumed); tc.lost == 0 || d > tc.lost {
+						t.Errorf("Done closed %v after the machine resumed", d)
+					}
+				case <-time.After(10 * time.Minute):
+					if tc.lost > 0 {
+						t.Error("Done has not closed")
+					}
 				}
 			})
 		})

@@ -11,24 +11,25 @@ import (
 	"github.com/coordgo/coord/internal/partition"
 )
 
-// nextLook is when something is due for h: a renewal, which has some slack, so that it may
-// come earlier, to join a batch, or the deadline. Manager.mu is held.
-func (h *hold) nextLook() (next, slack time.Duration) {
-	end := h.deadline.Load().Mono
-	if by := h.tenure.endBy; h.state == held && by != (clock.Instant{}) {
-		end = min(end, by.Mono)
+// nextLook is when something is due for h, on the monotonic clock: a renewal, which has some slack, so that it may
+// come earlier, to join a batch, or the deadline. At now the wall clock may be nearer to either. Manager.mu is held.
+func (h *hold) nextLook(now clock.Instant) (next, slack time.Duration) {
+	end := h.deadline.Load()
+	if h.state == held {
+		end = end.Earlier(h.tenure.endBy)
 	}
-	if h.renews() && h.renewAt.Mono < end {
-		return h.renewAt.Mono, h.span() / 32
+	left := end.Until(now)
+	if renew := h.renewAt.Until(now); h.renews() && renew < left {
+		return now.Mono + renew, h.span() / 32
 	}
-	return end, 0
+	return now.Mono + left, 0
 }
 
 // lookAt is nextLook, and false for a hold that is over.
 func (h *hold) lookAt() (next, slack time.Duration, ok bool) {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	next, slack = h.nextLook()
+	next, slack = h.nextLook(h.m.clock.Now())
 	return next, slack, h.state != over
 }
 
@@ -64,11 +65,11 @@ func (m *Manager) serve(now clock.Instant, due []*hold) (further []*hold, rest f
 		case h.deadline.Load().Reached(now): // released, and nothing to hand off, whatever a late renewal says
 			h.lost = true
 			continue
-		case h.renews() && h.renewAt.Mono-h.slack <= now.Mono:
+		case h.renews() && h.renewAt.Until(now) <= h.slack:
 			h.renewing = true
 			renew = append(renew, h)
 		}
-		h.next, h.slack = h.nextLook()
+		h.next, h.slack = h.nextLook(now)
 		further = append(further, h)
 	}
 	return further, func() {
