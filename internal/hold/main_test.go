@@ -30,7 +30,8 @@ type fakeStore struct {
 
 	mu       sync.Mutex
 	holders  map[string]string // id by key
-	token    int64
+	token    int64             // the last one
+	tokens   map[string]int64  // by id
 	renewals int
 	broken   bool // no call has an answer
 	hung     chan struct{}
@@ -58,6 +59,7 @@ func (f *fakeStore) TryLock(_ context.Context, key string, r driver.Request) (g 
 		}
 		f.holders[key] = r.ID
 		f.token++
+		f.tokens[r.ID] = f.token
 		g = driver.Grant{Token: f.token, TTL: r.TTL}
 		return nil
 	})
@@ -70,7 +72,7 @@ func (f *fakeStore) Renew(_ context.Context, key string, r driver.Request) (g dr
 			return driver.ErrNotHeld
 		}
 		f.renewals++
-		g = driver.Grant{Token: f.token, TTL: r.TTL}
+		g = driver.Grant{Token: f.tokens[r.ID], TTL: r.TTL}
 		return nil
 	})
 	return g, err
@@ -100,7 +102,7 @@ func (f *fakeStore) renewed() int {
 
 // newManager makes a Manager that is closed with the test, and has then nothing left.
 func newManager(t testing.TB, f *fakeStore) *Manager {
-	f.holders = make(map[string]string)
+	f.holders, f.tokens = make(map[string]string), make(map[string]int64)
 	log := slog.New(slog.DiscardHandler)
 	ids := 0
 	m := New(Config{

@@ -142,12 +142,11 @@ func (m *Manager) GiveBack(ctx context.Context) {
 		e.cancel()
 	}
 	partition.ForEach(&m.store.Parts, all, func(e ended) string { return holdKey(e.t.h) }, func(e ended) {
-		defer m.leaveKey(e.t.h)
-		m.sched.remove(e.t.h)
-		e.t.TellLoss()
-		if ctx.Err() == nil && !m.lingers(e.t.h) {
-			_ = m.unlockOnce(ctx, e.t.h, unlockTry) // what is not confirmed is left to its lease
-		}
+		m.tidyUp(e.t, func(h *hold) {
+			if ctx.Err() == nil && !m.lingers(h) {
+				_ = m.unlockOnce(ctx, h, unlockTry) // what is not confirmed is left to its lease
+			}
+		})
 	})
 }
 

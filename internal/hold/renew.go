@@ -80,7 +80,7 @@ func (m *Manager) serve(now clock.Instant, due []*hold) (further []*hold, rest f
 			e.cancel()
 		}
 		for _, e := range lost {
-			m.tidyUp(e.t, m.cleanUp)
+			m.apart(e.t, func() { m.tidyUp(e.t, m.cleanUp) })
 		}
 	}
 }
@@ -108,8 +108,15 @@ func (m *Manager) renewPart(holds []*hold) {
 		if i < len(answers) {
 			r = answers[i]
 		}
-		m.renewed(h, granted{r.Grant, sent}, r.Err)
+		m.apart(h.current(), func() { m.renewed(h, granted{r.Grant, sent}, r.Err) })
 	}
+}
+
+// current is the tenure that has the hold now.
+func (h *hold) current() *Tenure {
+	h.m.mu.Lock()
+	defer h.m.mu.Unlock()
+	return h.tenure
 }
 
 // requests gives those of holds that are not over, what their renewals ask for, and the shortest of their leases.
@@ -139,15 +146,15 @@ func (m *Manager) renewOne(h *hold) {
 	}
 	ctx := driver.NewBound(context.Background(), span/3)
 	defer ctx.Stop()
-	_ = m.renew(ctx, h, r) // renewed has seen to it
+	g, err := m.renew(ctx, h, r)
+	m.apart(h.current(), func() { m.renewed(h, g, err) })
 }
 
-// renew makes the request r for h, and takes in the answer.
-func (m *Manager) renew(ctx context.Context, h *hold, r driver.Request) error {
+// renew makes the request r for h. renewed takes in the answer.
+func (m *Manager) renew(ctx context.Context, h *hold, r driver.Request) (granted, error) {
 	sent := m.clock.Now()
 	g, err := m.store.Renew(ctx, h.by.spec.Key, r)
-	m.renewed(h, granted{g, sent}, err)
-	return err
+	return granted{g, sent}, err
 }
 
 // request is what a renewal asks for. Manager.mu is held.

@@ -260,7 +260,8 @@ func (t *Tenure) Shrink(ctx context.Context, share driver.Share) error {
 	m.mu.Unlock()
 	bound, cancel := context.WithTimeout(ctx, unlockTry)
 	defer cancel()
-	err := m.renew(bound, h, r)
+	g, err := m.renew(bound, h, r)
+	m.renewed(h, g, err)
 	switch {
 	case err == nil, t.Ended() == ErrReleased:
 		return nil

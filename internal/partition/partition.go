@@ -51,18 +51,14 @@ func ByPart[T any](p *Parts, list []T, key func(T) string, fn func([]T)) {
 func ForEach[T any](p *Parts, list []T, key func(T) string, fn func(T)) {
 	ByPart(p, list, key, func(group []T) {
 		var wg sync.WaitGroup
-		work := make(chan T)
-		for range min(width, len(group)) {
+		free := make(chan struct{}, width)
+		for _, v := range group {
+			free <- struct{}{}
 			wg.Go(func() {
-				for v := range work {
-					fn(v)
-				}
+				defer func() { <-free }() // also if an observer ends the goroutine
+				fn(v)
 			})
 		}
-		for _, v := range group {
-			work <- v
-		}
-		close(work)
 		wg.Wait()
 	})
 }
