@@ -207,6 +207,39 @@ func TestLeaseIsGivenBackOnce(t *testing.T) {
 	}
 }
 
+// A block that is being fetched when no permits are to be taken in advance any more is given back.
+func TestLeaseOnItsWayIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, l := newFakeLimits(), &ledger{}
+		c := newTestClient(t, f, WithPermitLease(PermitLease{}), l.observer())
+		gate, taken := make(chan struct{}), 0
+		f.intercept = func(op, _ string) (o outcome) {
+			if op == "take" {
+				if taken++; taken == 2 { // the first is the caller's
+					o.late = gate
+				}
+			}
+			return o
+		}
+		limit := leasing["fixed-window"]
+		for range 1000 {
+			if taken = 0; must[Result](t)(c.Allow(t.Context(), "k", limit)).Allowed {
+				synctest.Wait()
+			}
+			if taken > 1 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		must[any](t)(nil, c.LeasePermits(PermitLease{Max: 1}, limit))
+		close(gate)
+		synctest.Wait()
+		if f.count("refund") != 1 || l.returned == 0 || l.waste != 0 {
+			t.Errorf("%d refunds, %d returned, %d wasted", f.count("refund"), l.returned, l.waste)
+		}
+	})
+}
+
 // Permits whose time is over, whose reply was lost, and those of a token bucket, are
 // not given back.
 func TestLeaseIsNotGivenBack(t *testing.T) {

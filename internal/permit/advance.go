@@ -229,9 +229,10 @@ func (a *advance) reset(key string, limit *driver.Limit) {
 func (a *advance) clear() {
 	now := a.Clock.Now()
 	for _, p := range a.by {
-		for _, b := range p.drop() {
+		for _, b := range p.blocks {
 			a.leave(p, b, now)
 		}
+		p.blocks = nil
 	}
 	clear(a.by)
 }

@@ -43,7 +43,8 @@ func (a *advance) take(p *prefetched, ask driver.Ask, resets int) {
 	}
 }
 
-// landed takes in what came of the request for a block. The block is lost if there was a reset meanwhile.
+// landed takes in what came of the request for a block. The block is lost if there was a reset meanwhile, and given back if
+// no permits are taken in advance any more.
 func (a *advance) landed(p *prefetched, t *driver.TakenOne, err error, id string, sent clock.Instant, resets int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,11 +58,14 @@ func (a *advance) landed(p *prefetched, t *driver.TakenOne, err error, id string
 		return
 	}
 	b := newBlock(p, t, id, sent, now)
-	if resets != p.resets {
+	switch {
+	case resets != p.resets:
 		a.tells(p, b, 0)
-		return
+	case a.by[p.key] != p:
+		a.leave(p, b, now) // fetched gives it back
+	default:
+		p.blocks = append(p.blocks, b)
 	}
-	p.blocks = append(p.blocks, b)
 }
 
 // fetched allows the next request for a block.
