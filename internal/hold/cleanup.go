@@ -56,6 +56,7 @@ type task struct {
 	held    bool          // MinHold: not before the alarm, not even when the client closes
 
 	passOn func(context.Context) error // of a Place: what to do where it is not found, for a signal may have ended it
+	passed bool                        // it was done once
 
 	giveUp time.Duration // the store has not answered for too long
 	pause  time.Duration
@@ -143,9 +144,9 @@ func (j *janitor) wake() {
 func (j *janitor) work(part *partTasks, t *task) {
 	defer j.bg.Done()
 	ctx := driver.NewBound(context.Background(), janitorTry)
-	err := j.unlock(ctx, t)
+	asked := j.clock.Mono()
+	err := j.unlock(ctx, t, t.unknown <= 0 || asked >= t.until)
 	ctx.Stop()
-	now := j.clock.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	part.workers--
@@ -156,25 +157,32 @@ func (j *janitor) work(part *partTasks, t *task) {
 	if j.stopped {
 		return
 	}
-	if !t.finished(err, now.Mono) {
-		t.next = now.Mono + t.pause
+	if !t.finished(err, asked) {
+		t.next = j.clock.Mono() + t.pause
 		t.pause = min(2*t.pause, maxTaskPause)
 		j.add(t)
 	}
 	j.plan()
 }
 
-func (j *janitor) unlock(ctx context.Context, t *task) (err error) {
-	if err = j.store.Unlock(ctx, t.key, t.id); t.passOn != nil && errors.Is(err, driver.ErrNotHeld) {
-		bound := driver.NewBound(context.Background(), janitorTry)
-		defer bound.Stop()
-		_ = t.passOn(bound) // the janitor asks again, and then passes on again
+// unlock removes the id. Where a place is not found, it passes the signal on that may have ended it: the first time, and the last
+// time, for a late call may have taken the place in between, and met a signal.
+func (j *janitor) unlock(ctx context.Context, t *task, last bool) error {
+	err := j.store.Unlock(ctx, t.key, t.id)
+	if t.passOn == nil || !errors.Is(err, driver.ErrNotHeld) || t.passed && !last {
+		return err
 	}
+	bound := driver.NewBound(context.Background(), janitorTry)
+	defer bound.Stop()
+	if failed := t.passOn(bound); failed != nil {
+		return failed
+	}
+	t.passed = true
 	return err
 }
 
-// finished reports whether nothing of the id can be left at the store.
-func (t *task) finished(err error, now time.Duration) bool {
+// finished reports whether nothing of the id can be left at the store, which was asked at asked.
+func (t *task) finished(err error, asked time.Duration) bool {
 	removed, absent := err == nil, errors.Is(err, driver.ErrNotHeld)
 	switch {
 	case removed && t.known:
@@ -184,9 +192,9 @@ func (t *task) finished(err error, now time.Duration) bool {
 	case absent:
 		t.known = false
 	default:
-		return now >= t.giveUp
+		return asked >= t.giveUp
 	}
-	return t.unknown <= 0 || now >= t.until
+	return t.unknown <= 0 || asked >= t.until
 }
 
 // size counts the ids that are removed, or are about to be.
@@ -223,7 +231,7 @@ func (j *janitor) drain(ctx context.Context) {
 	partition.ForEach(j.partOf, tasks, func(t *task) string { return t.key }, func(t *task) {
 		if ctx.Err() == nil {
 			// What is not removed now is left to its lease.
-			_ = j.unlock(ctx, t)
+			_ = j.unlock(ctx, t, true)
 		}
 	})
 	select {

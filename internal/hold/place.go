@@ -109,23 +109,13 @@ func (p *Place) Withdraw() {
 	p.m.bg.Go(func() {
 		defer p.m.endPlace()
 		if p.t.Release(context.Background()) != nil {
-			_ = persist(p.t.h.by.spec.PassOn)
+			p.m.janitor.put(p.passingOn())
 		}
 	})
 }
 
-// persist calls fn again, as long as Release would, until the store answers.
-func persist(fn func(context.Context) error) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), unlockBound)
-	defer cancel()
-	for pause := minPause; ; pause *= 2 {
-		if err = fn(ctx); err == nil || !passing(err) {
-			return err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return err
-		}
-	}
+// passingOn has the janitor pass the signal on that may have ended the place.
+func (p *Place) passingOn() *task {
+	now, by := p.m.clock.Mono(), p.t.h.by
+	return &task{key: by.spec.Key, id: by.id, until: now, alarm: alarm{next: now}, passOn: by.spec.PassOn}
 }

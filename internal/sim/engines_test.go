@@ -30,7 +30,7 @@ var patches = []patch{
 	{"a lease counts from the answer", locks, holdDir + "ask.go", "\treturn granted{g, sent}, err\n", "\tsent = a.m.clock.Now()\n\treturn granted{g, sent}, err\n"},
 	{
 		"a renewed lease counts from the answer", nested, holdDir + "renew.go",
-		"\tm.renewed(h, granted{g, sent}, err)\n\treturn err\n", "\t_ = sent\n\tm.renewed(h, granted{g, m.clock.Now()}, err)\n\treturn err\n",
+		"\treturn granted{g, sent}, err\n", "\t_ = sent\n\treturn granted{g, m.clock.Now()}, err\n",
 	},
 	{"a deadline passes unseen", locks, holdDir + "lease.go", "case h.deadline.Load().Reached(now):", "case false:"},
 	{"MaxHold passes unseen", locks, holdDir + "lease.go", "case t.endBy != clock.Instant{} && t.endBy.Reached(now):", "case false:"},
@@ -51,7 +51,7 @@ var patches = []patch{
 	{"an attempt that failed leaves nothing to clean up", locks, holdDir + "acquisition.go", "if q.unknown == 0 {", "if true {"},
 	{"a try of unknown outcome is forgotten", locks, holdDir + "ask.go", "\tif err != nil && !driver.Definite(err) {\n\t\ta.mayHave(a.m.clock.Now())\n", "\tif err != nil && !driver.Definite(err) {\n"},
 	{"a wait of unknown outcome is forgotten", locks, holdDir + "ask.go", "\t\tif !driver.Definite(err) {\n\t\t\ta.mayHave(now)\n", "\t\tif !driver.Definite(err) {\n"},
-	{"the janitor comes once", locks, holdDir + "cleanup.go", "\tif !t.finished(err, now.Mono) {", "\tif !t.finished(err, now.Mono) && t.pause == 0 {"},
+	{"the janitor comes once", locks, holdDir + "cleanup.go", "\tif !t.finished(err, asked) {", "\tif !t.finished(err, asked) && t.pause == 0 {"},
 	{"an unknown outcome is certain", locks, "driver/errors.go", "\t\t\treturn true\n\t\t}\n\t}\n\treturn false\n", "\t\t\treturn true\n\t\t}\n\t}\n\treturn err != nil\n"},
 	{"Close gives nothing back", locks, "close.go", "m.GiveBack(ctx) })\n\t}\n\tgiving", "_, _ = m, ctx })\n\t}\n\tgiving"},
 	// Who waits.
@@ -64,7 +64,7 @@ var patches = []patch{
 	{"a place at the head of a queue stays", shares, holdDir + "shared.go", "_ = place.Release(context.Background())", "_ = place"},
 	{"an inner entry gives the lock back", nested, "reentrant.go", "\tif h.handles == 0 {\n", "\tif h.handles <= 1 {\n"},
 	{"a signal that finds nobody is the last", signals, "cond.go", "\t\tcase errors.Is(err, ErrNotHeld): // it has left\n\t\t\tcontinue\n", "\t\tcase errors.Is(err, ErrNotHeld): // it has left\n\t\t\treturn nil\n"},
-	{"a wait that fails keeps its signal", signals, holdDir + "place.go", "_ = persist(p.t.h.by.spec.PassOn)", "_ = persist"},
+	{"a wait that fails keeps its signal", signals, holdDir + "place.go", "p.m.janitor.put(p.passingOn())", "_ = p.passingOn"},
 	{"a place that was perhaps given back keeps its signal", signals, holdDir + "release.go", "unknown && h.by.spec.PassOn == nil &&", "unknown &&"},
 	// Permits.
 	{"a reservation is due at once", limits, "reserve.go", "r.due = c.clock.Now().Add(t.Delay)", "r.due = c.clock.Now()"},
