@@ -203,7 +203,6 @@ func (a *Attempt) contendQueued(ctx context.Context) (granted, error) {
 		g, queued, err := a.lockQueued(waiting)
 		now := m.clock.Now()
 		if err == nil {
-			a.storeQueued = a.refused
 			return granted{g, sent}, nil
 		}
 		if !driver.Definite(err) {
@@ -239,13 +238,8 @@ func (a *Attempt) lockQueued(ctx context.Context) (g driver.Grant, queued bool, 
 
 // pause sleeps, unless the wait ends first.
 func (a *Attempt) pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-	case <-a.m.life.Done():
+	if a.m.awaitChange(ctx, nil, nil, d) {
+		return a.waitFailure(ctx)
 	}
-	return a.waitFailure(ctx)
+	return nil
 }

@@ -35,18 +35,17 @@ type Spec struct {
 // Attempt is one acquisition on its way. It is zero before Run, and run once.
 type Attempt struct {
 	acquisition
-	m           *Manager
-	trace       Trace               // nil: nobody listens
-	waits       func(heldBy string) // told that the key cannot be had now, and which hold of this client is in the way; may be nil
-	try         bool                // it fails rather than wait
-	alone       bool                // it asks by itself, and does not queue
-	refused     bool                // the store has refused it at least once
-	waited      bool                // it has waited in the queue
-	isHead      bool                // it asks as the head of the queue for a shared key
-	placeLeft   <-chan struct{}     // closed once it has given back the place of the head
-	outage      outage              // in which it waits
-	storeQueued bool                // granted by the store's own queue
-	own         Tenure              // what it is granted: most often that is one
+	m         *Manager
+	trace     Trace               // nil: nobody listens
+	waits     func(heldBy string) // told that the key cannot be had now, and which hold of this client is in the way; may be nil
+	try       bool                // it fails rather than wait
+	alone     bool                // it asks by itself, and does not queue
+	refused   bool                // the store has refused it at least once
+	waited    bool                // it has waited in the queue
+	isHead    bool                // it asks as the head of the queue for a shared key
+	placeLeft <-chan struct{}     // closed once it has given back the place of the head
+	outage    outage              // in which it waits
+	own       Tenure              // what it is granted: most often that is one
 
 	// Guarded by Manager.mu.
 	phase         phase
@@ -303,7 +302,7 @@ func (g *lateGrant) Error() string {
 // way is how an attempt that was granted came to it.
 func (a *Attempt) way() Way {
 	switch {
-	case a.storeQueued:
+	case a.refused && a.m.store.Queuer != nil: // who was refused is in its queue
 		return Queued
 	case a.refused:
 		return Polled

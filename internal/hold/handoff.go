@@ -38,10 +38,7 @@ func (m *Manager) successor(h *hold, now clock.Instant) *Attempt {
 	if k == nil || k.hold != h || k.patient == 0 || k.alone > 0 {
 		return nil
 	}
-	a := k.first
-	for a.try {
-		a = a.behind
-	}
+	a := k.first // no try: there is none in the queue of a key that is held
 	switch {
 	case !a.spec.handsOff() || a.spec.Lease != h.by.spec.Lease || a.spec.Holder != h.by.spec.Holder:
 		return nil
