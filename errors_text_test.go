@@ -180,7 +180,7 @@ func TestErrorOfADurationBelowAMillisecond(t *testing.T) {
 func TestIDsTellClientsApart(t *testing.T) {
 	a, b := newIDs(), newIDs()
 	foreign := driver.FormatID("h", 1, time.Now(), [16]byte{1})
-	for id, want := range map[string]bool{b.next("h"): true, a.next("h"): false, foreign: false, "": false, strings.Repeat("x", 64): false} {
+	for id, want := range map[string]bool{b.next("h"): true, b.next("h" + asLeader): true, a.next("h"): false, foreign: false, "": false, strings.Repeat("x", 64): false} {
 		if got := a.beside(id); got != want {
 			t.Errorf("%q is of another client of this process: %v, want %v", id, got, want)
 		}

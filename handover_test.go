@@ -99,6 +99,7 @@ func storeValue(t Token) int64 { return int64(t) >> hold.SeqBits }
 
 // When a hold is handed over, and when it goes back to the store.
 func TestHandOverConditions(t *testing.T) {
+	leads := LockOption{field: fieldOfLead, value: 1}
 	hang := func(op, _ string) outcome { return outcome{hang: op == "renew"} }
 	for name, test := range map[string]struct {
 		client         []Option
@@ -123,6 +124,8 @@ func TestHandOverConditions(t *testing.T) {
 		"two thirds left":            {client: []Option{WithLockDefaults(TTL(90 * time.Millisecond))}, held: 25 * time.Millisecond, want: true},
 		"less left":                  {client: []Option{WithLockDefaults(TTL(90 * time.Millisecond))}, held: 40 * time.Millisecond, intercept: hang},
 		"renewed":                    {client: []Option{WithLockDefaults(TTL(90 * time.Millisecond))}, held: 40 * time.Millisecond, want: true},
+		"waiter leads":               {waiter: []LockOption{leads}},
+		"both lead":                  {holder: []LockOption{leads}, waiter: []LockOption{leads}, want: true},
 		"with a floor for tokens":    {client: []Option{WithTokenFloor(5000)}, want: true},
 		"with a prefix":              {client: []Option{WithPrefix("p/")}, want: true},
 		"with an observer":           {client: []Option{WithObserver(new(eventLog).locks())}, want: true},

@@ -46,6 +46,25 @@ func TestHolderName(t *testing.T) {
 	wantErr(t, err, ErrInvalid)
 }
 
+// An id says of a hold that it leads, and no name can say so.
+func TestStoreShowsLeaders(t *testing.T) {
+	f := newFake()
+	c := newTestClient(t, f, WithHolderName("a/lead"))
+	for want, take := range map[bool]func(context.Context, Locker, string, func(context.Context) error, ...LockOption) error{true: Lead, false: Do} {
+		err := take(t.Context(), c, "k", func(context.Context) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if h := driver.NewHolder(f.leases["k"].id, 1, time.Second); h.Leader != want || h.Name != "a/lead" {
+				t.Errorf("the store shows %+v, want a leader: %v", h, want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // The name is the store's of the hold, so a re-entry has the same or none.
 func TestHolderNameOfReentry(t *testing.T) {
 	c := newTestClient(t, newFake())

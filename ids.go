@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -33,8 +34,14 @@ func newIDs() (i ids) {
 	return i
 }
 
+// asLeader ends the name of a holder that leads, where a person's name cannot: so a lock is not handed over as a lead.
+const asLeader = "\x00lead"
+
 // next names one acquisition.
 func (i *ids) next(holder string) string {
+	if holder, leads := strings.CutSuffix(holder, asLeader); leads {
+		return i.next(holder) + driver.LeaderMark
+	}
 	var random [16]byte
 	copy(random[:], i.client[:])
 	rand.Read(random[len(i.client):])
@@ -43,6 +50,7 @@ func (i *ids) next(holder string) string {
 
 // beside reports whether an id is of another client of this process.
 func (i *ids) beside(id string) bool {
+	id = strings.TrimSuffix(id, driver.LeaderMark)
 	const digits = 2 * len(i.client)
 	if len(id) < 2*digits {
 		return false

@@ -253,6 +253,9 @@ func (c *Client) acquire(ctx context.Context, share driver.Share, key string, op
 	if c.callers {
 		spec.Holder = withCaller(spec.Holder)
 	}
+	if cfg.ofLead {
+		spec.Holder += asLeader
+	}
 	a := &acquisition{}
 	t, err := a.attempt.Run(ctx, engine, spec, try, w.trace())
 	if err != nil {

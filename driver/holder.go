@@ -15,6 +15,8 @@ type Holder struct {
 	Name  string
 	PID   int
 	Since time.Time
+	// Leader: it holds by Lead, and so leads the key. It is read from the ID, too.
+	Leader bool
 	// Token of the hold. An adapter fills in the store's value; the core
 	// hands out the complete fencing token.
 	Token Token
@@ -36,7 +38,7 @@ type Holder struct {
 func NewHolder(id string, token int64, ttl time.Duration) Holder {
 	h := Holder{ID: id, Token: Token(token), TTL: ttl, Waiters: -1}
 	if name, pid, since, err := ParseID(id); err == nil {
-		h.Name, h.PID, h.Since = name, pid, since
+		h.Name, h.PID, h.Since, h.Leader = name, pid, since, strings.HasSuffix(id, LeaderMark)
 	}
 	return h
 }

@@ -22,9 +22,12 @@ func CheckID(id string) error {
 // MaxName is the most bytes that the holder name in an id has.
 const MaxName = 64
 
+// LeaderMark ends the id of a leader's hold.
+const LeaderMark = "/lead"
+
 // An id reads "name/pid/since/random": the holder's name, its process id, the
 // start of the acquisition in Unix milliseconds and 128 random bits in
-// hexadecimal. The name is printable ASCII without spaces.
+// hexadecimal. The name is printable ASCII without spaces. A LeaderMark may follow.
 
 // FormatID builds an id.
 func FormatID(name string, pid int, since time.Time, random [16]byte) string {
@@ -52,7 +55,7 @@ func ParseID(id string) (name string, pid int, since time.Time, err error) {
 		return bad()
 	}
 	// The name may itself contain slashes: read from the right.
-	rest, random, ok := cutLast(id)
+	rest, random, ok := cutLast(strings.TrimSuffix(id, LeaderMark))
 	if !ok || len(random) != 32 || strings.Trim(random, "0123456789abcdef") != "" {
 		return bad()
 	}

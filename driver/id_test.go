@@ -24,6 +24,9 @@ func TestID(t *testing.T) {
 		if h.Name != name || h.PID != pid || h.Token != 7 || h.TTL != time.Second || h.Waiters != -1 {
 			t.Errorf("holder %+v", h)
 		}
+		if l := NewHolder(id+LeaderMark, 7, time.Second); len(l.ID) > MaxID || !l.Leader || h.Leader || l.Name != name || l.PID != pid {
+			t.Errorf("a leader's hold is %+v, another %+v", l, h)
+		}
 	}
 	if h := NewHolder("somebody else's", 7, time.Second); h.Name != "" || h.ID != "somebody else's" {
 		t.Errorf("holder %+v of a foreign id", h)
@@ -33,6 +36,7 @@ func TestID(t *testing.T) {
 func FuzzParseID(f *testing.F) {
 	f.Add(FormatID("host", 1, time.UnixMilli(1), [16]byte{}))
 	f.Add("host/x/1/00000000000000000000000000000000")
+	f.Add(FormatID("host/lead", 1, time.UnixMilli(1), [16]byte{}) + LeaderMark)
 	f.Add("///")
 	f.Fuzz(func(t *testing.T, id string) {
 		name, pid, since, err := ParseID(id)

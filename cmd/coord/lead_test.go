@@ -32,7 +32,8 @@ func TestLeadHandsOver(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, u *user) {
 		first, h := u.hold("lead", "a", "--as", "one:1")
-		u.run("status", "a").want(t, 0, "holder      one:1 (pid ", "")
+		u.run("status", "a").want(t, 0, "leader      one:1 (pid ", "")
+		u.run("status", "a", "--json").want(t, 0, `"leader": true`, "")
 		second := u.begin("lead", "a", "--as", "two:2", "--", "true")
 		first.finish <- 7
 		first.end().want(t, 7, "", "")
@@ -40,7 +41,7 @@ func TestLeadHandsOver(t *testing.T) {
 		if h.env["COORD_LOCK"] != "a" || number(t, next.env["COORD_TOKEN"]) <= number(t, h.env["COORD_TOKEN"]) {
 			t.Errorf("term %v after %v", next.env, h.env)
 		}
-		u.run("status", "a").want(t, 0, "holder      two:2 (pid ", "")
+		u.run("status", "a").want(t, 0, "leader      two:2 (pid ", "")
 		second.release()
 		u.run("status", "a").want(t, 3, "free", "")
 	})

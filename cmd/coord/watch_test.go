@@ -32,8 +32,9 @@ type seen struct {
 	Time              time.Time
 	Kind, Name, State string
 	Holder            struct {
-		PID   int
-		Token string
+		PID    int
+		Token  string
+		Leader bool
 	}
 	LeftMS    int64 `json:"left_ms"`
 	Waiters   *int
@@ -173,6 +174,15 @@ func TestWatchAll(t *testing.T) {
 		next.release()
 		if s := w.next(); s.Name != "jobs/b" || s.State != "free" {
 			t.Errorf("of a lock that was given back: %+v", s)
+		}
+		leader, _ := u.hold("lead", "jobs/c")
+		if s := w.next(); s.Name != "jobs/c" || !s.Holder.Leader {
+			t.Errorf("of a leader: %+v", s)
+		}
+		u.run("status", "--prefix", "jobs/").want(t, 0, "jobs/c  leader  ", "")
+		leader.release()
+		if s := w.next(); s.Name != "jobs/c" || s.State != "free" {
+			t.Errorf("of a leader that has ended: %+v", s)
 		}
 		reader.release()
 		if s := w.next(); s.Name != "jobs/a" || s.State != "free" {

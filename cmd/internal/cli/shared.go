@@ -127,6 +127,9 @@ func (m *memberStatus) kind() string {
 	if m.holder.Mode == driver.Permits {
 		kind = fmt.Sprintf("%d of %d permits", m.Weight, m.Of)
 	}
+	if m.holder.Leader {
+		kind += ", leader"
+	}
 	if m.Broken {
 		kind += ", broken"
 	}

@@ -17,11 +17,11 @@ import (
 	"github.com/coordgo/coord"
 )
 
-const statusLong = `Shows who holds NAME: as a lock, as a read/write lock, or as a semaphore. It exits with
+const statusLong = `Shows who holds NAME: as a lock, a leader, a read/write lock, or a semaphore. It exits with
 0 if somebody does and with 3 if it is free, so that scripts can ask.
 
-Without NAME it shows every hold, a line for each: of locks, read/write locks and
-semaphores, all or those whose names begin with --prefix. It exits with 3 if there is
+Without NAME it shows every hold, a line for each: of locks, leaders, read/write locks
+and semaphores, all or those whose names begin with --prefix. It exits with 3 if there is
 none. With --json each name is a line of JSON. That is for people: it asks the store for
 each name, and Redis looks at all keys of its database. Holds that come or go meanwhile
 may be missing. Stores of files and memcached cannot list: give a NAME.
@@ -127,9 +127,9 @@ func namesHeld(ctx context.Context, client *coord.Client, prefix string) iter.Se
 func (s *lockStatus) rows() (rows [][]string) {
 	name := printable(s.Name)
 	if s.Holder != nil {
-		kind, waiting := "lock", ""
+		kind, waiting := kindOf(s.holder, "lock"), ""
 		if s.State == stateKept {
-			kind = "lock, kept taken"
+			kind += ", kept taken"
 		}
 		if s.Waiters != nil {
 			waiting = strconv.Itoa(*s.Waiters)
@@ -169,6 +169,16 @@ type holderStatus struct {
 	PID   int         `json:"pid,omitempty"`
 	Asked *time.Time  `json:"asked,omitempty"`
 	Token coord.Token `json:"token"`
+
+	Leader bool `json:"leader,omitempty"`
+}
+
+// kindOf says that a holder leads, or else how it holds.
+func kindOf(h coord.Holder, held string) string {
+	if h.Leader {
+		return "leader"
+	}
+	return held
 }
 
 // statusOf asks for all kinds of the name.
@@ -205,7 +215,7 @@ func inspect(ctx context.Context, client *coord.Client, name string) (lockStatus
 }
 
 func statusOfHolder(h coord.Holder) *holderStatus {
-	s := &holderStatus{ID: h.ID, Name: h.Name, PID: h.PID, Token: h.Token}
+	s := &holderStatus{ID: h.ID, Name: h.Name, PID: h.PID, Token: h.Token, Leader: h.Leader}
 	if !h.Since.IsZero() {
 		s.Asked = &h.Since
 	}
@@ -232,10 +242,10 @@ func (a *App) printStatusText(s lockStatus) {
 	add := func(name, value string) { lines = append(lines, [2]string{name, value}) }
 	switch s.State {
 	case stateHeld:
-		add("holder", who(h))
+		add(kindOf(h, "holder"), who(h))
 	case stateKept:
 		lines[1][1] = "kept taken: nobody holds it any more"
-		add("last holder", who(h))
+		add("last "+kindOf(h, "holder"), who(h))
 	}
 	if s.State == stateHeld || s.State == stateKept {
 		if !h.Since.IsZero() {

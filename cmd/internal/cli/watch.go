@@ -327,6 +327,9 @@ func (s sight) cells() [5]string {
 	}
 	l := s.lockStatus
 	c := [5]string{printable(l.Name), l.State}
+	if l.State == stateHeld {
+		c[1] = kindOf(l.holder, l.State)
+	}
 	switch l.State {
 	case stateFree:
 		return c
