@@ -67,8 +67,8 @@ func WithOverrides() Option {
 //
 // factor is above 0, at most MaxFactor; d at most the Info.MaxTTL of the store. The key and the factor have about 110
 // bytes together, where a byte that is no letter or digit may count three. Else it is ErrInvalid. A store has at most
-// 1,024 overrides, etcd 256; one more is ErrUnsupported. So is every override on a store that lacks one of the claims
-// shared, per-hold-ttl and list: memcached, files and ZooKeeper.
+// 1,024 overrides, etcd 256, files 64; one more is ErrUnsupported. So is every override on a store that lacks one of the claims
+// shared, per-hold-ttl and list: memcached and ZooKeeper.
 //
 // An override is a hold that nobody renews. After ErrUnavailable or ErrUnknownOutcome call it again. It costs three
 // requests.

@@ -84,7 +84,11 @@ func makeStore(ctx context.Context, dir string, sharedFS func(string) (string, e
 // which it does in one step: the outcome is unknown only if ctx ended while the
 // file system did not answer.
 func (s *store) Update(ctx context.Context, name cas.Name, fn cas.Func) error {
-	file := fileName(name)
+	whole := wholeName(name)
+	file := cutName(whole)
+	if len(whole) > maxName {
+		fn = withName(whole, fn)
+	}
 	sh := &s.shards[shardOf(file)]
 	if err := s.enter(ctx, sh); err != nil {
 		return driver.NotSent(err)

@@ -23,7 +23,7 @@ const (
 
 // Claims are what the conformance suite proves of this store.
 var Claims = driver.Claims{
-	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.Shared, driver.Vote, driver.MinHoldAfterExit,
+	driver.PerHoldTTL, driver.Inspect, driver.Break, driver.List, driver.Shared, driver.Vote, driver.MinHoldAfterExit,
 	driver.TokenRestart, driver.TokenClockSeeded,
 	driver.DurableRestart, driver.NoEviction,
 	driver.ServerClock, driver.Reserve, driver.Charge,
@@ -60,17 +60,17 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	return open(ctx, filepath.FromSlash(dir))
 }
 
-func open(ctx context.Context, dir string) (*cas.Backend, error) {
+func open(ctx context.Context, dir string) (driver.Backend, error) {
 	s, err := openStore(ctx, dir, sharedFS)
 	if err != nil {
 		return nil, err
 	}
-	return cas.New(driver.Info{
+	return backend{cas.New(driver.Info{
 		Name:    "file",
 		Server:  "format 1",
 		MinTTL:  minTTL,
 		TTLStep: ttlStep,
 		MaxTTL:  maxTTL,
 		Claims:  Claims,
-	}, s), nil
+	}, s), s}, nil
 }

@@ -444,7 +444,7 @@ func TestLimits(t *testing.T) {
 		}
 		granted := 0
 		for i := range 20 {
-			one, err := []*cas.Backend{a, b}[i%2].TakeOne(t.Context(), "k", l, driver.Ask{Min: 1, N: 1})
+			one, err := []backend{a, b}[i%2].TakeOne(t.Context(), "k", l, driver.Ask{Min: 1, N: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func newBackend(t *testing.T, dir string) *cas.Backend {
+func newBackend(t *testing.T, dir string) backend {
 	t.Helper()
 	b, err := New(dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func newBackend(t *testing.T, dir string) *cas.Backend {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return b.(*cas.Backend)
+	return b.(backend)
 }
 
 func newStore(t *testing.T, dir string) *store {

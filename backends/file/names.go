@@ -1,10 +1,13 @@
 package file
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"hash/crc32"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/coordgo/coord/driver/cas"
 )
@@ -19,8 +22,11 @@ const maxName = 140
 //
 // with every byte but a-z, 0-9, '.', '_' and '-' as %xx: filesystems may fold
 // upper and lower case, and Unicode forms. The comma, and the '#' of a name that
-// was too long and ends in a hash of itself, are therefore ours alone.
-func fileName(n cas.Name) string {
+// was too long and ends in a hash of itself, are therefore ours alone. The value of
+// a cell with such a name begins with the whole name, on a line of its own.
+func fileName(n cas.Name) string { return cutName(wholeName(n)) }
+
+func wholeName(n cas.Name) []byte {
 	b := make([]byte, 0, maxName+1)
 	b = append(b, n.Kind.String()...)
 	b = append(b, ',')
@@ -28,13 +34,28 @@ func fileName(n cas.Name) string {
 		b = appendEscaped(b, n.State)
 		b = append(b, ',')
 	}
-	b = appendEscaped(b, n.Key)
-	if len(b) <= maxName {
-		return string(b)
+	return appendEscaped(b, n.Key)
+}
+
+func cutName(whole []byte) string {
+	if len(whole) <= maxName {
+		return string(whole)
 	}
-	sum := sha256.Sum256(b)
+	sum := sha256.Sum256(whole)
 	tail := "#" + hex.EncodeToString(sum[:])
-	return string(b[:maxName-len(tail)]) + tail
+	return string(whole[:maxName-len(tail)]) + tail
+}
+
+// withName is fn on a value that begins with the whole name.
+func withName(whole []byte, fn cas.Func) cas.Func {
+	line := append(whole, '\n')
+	return func(old []byte, now time.Time) (cas.Change, error) {
+		change, err := fn(bytes.TrimPrefix(old, line), now)
+		if change.Value != nil {
+			change.Value = slices.Concat(line, change.Value)
+		}
+		return change, err
+	}
 }
 
 const hexDigits = "0123456789abcdef"

@@ -65,7 +65,7 @@ func postgresAddr(t *testing.T) string {
 }
 
 var sharedStores = []sharedStore{
-	{"file", func(t *testing.T) string { return "file://" + filepath.Join(t.TempDir(), "store") }, true, true, false, false},
+	{"file", func(t *testing.T) string { return "file://" + filepath.Join(t.TempDir(), "store") }, true, true, false, true},
 	{"redis", func(t *testing.T) string { return "redis://" + redisAddr(t) + "?dial_timeout=1m" }, true, true, true, true},
 	{"etcd", func(t *testing.T) string { return "etcd://" + etcdAddr(t) + "?dial_timeout=1m" }, true, false, true, true},
 	// The session is the lease.

@@ -136,7 +136,6 @@ func TestWatchMistakes(t *testing.T) {
 	if err := os.WriteFile(config, []byte("url: file://"+u.dir+"/coord\nlimits: { mail: 10/1m }\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u.run("watch").want(t, 64, "", "the store file cannot list what is held: give a NAME")
 	u.run("watch", "a", "--interval", "1ms").want(t, 64, "", "--interval 1ms: want 50ms to 1h0m0s")
 	u.run("watch", "--limit", "l=much").want(t, 64, "", `--limit "l=much": `)
 	u.run("watch", "--limit", "l").want(t, 64, "", `--limit "l": `)

@@ -18,7 +18,7 @@ a while. It is kept in the store. Programs apply it within a second if their cli
 made WithOverrides, or their file says overrides: true; so does this command with such a
 file. What was taken counts on. An override that is there is replaced.
 
-Stores: all but memcached, files and ZooKeeper.`
+Stores: all but memcached and ZooKeeper.`
 
 func (a *App) limitOverride() *cobra.Command {
 	var (

@@ -24,7 +24,7 @@ Without NAME it shows every hold, a line for each: of locks, leaders, read/write
 and semaphores, all or those whose names begin with --prefix. It exits with 3 if there is
 none. With --json each name is a line of JSON. That is for people: it asks the store for
 each name, and Redis looks at all keys of its database. Holds that come or go meanwhile
-may be missing. Stores of files and memcached cannot list: give a NAME.
+may be missing. Memcached cannot list: give a NAME.
 
 "asked" is when the holder began to ask for the lock; it may have waited for it.
 A lock that nobody holds any more may be kept taken for a while, by --min-hold or

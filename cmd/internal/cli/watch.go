@@ -24,7 +24,7 @@ import (
 const watchLong = `Shows who holds the locks NAME, how many wait where the store knows, and their tokens,
 and what is left of limits, until it is interrupted, which is how it ends: with 0.
 Without NAME and --limit it shows every name that is held, or those that begin with
---prefix, on stores that can list: all but files and memcached.
+--prefix, on stores that can list: all but memcached.
 
 On a terminal it is a table that is kept up to date, in colour unless NO_COLOR is set. It
 fits the width of the terminal: where that is narrow, it leaves tokens out and cuts names.
