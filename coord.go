@@ -70,6 +70,7 @@ type Client struct {
 	disorder   sync.Once  // warned of keys out of order
 	raised     sync.Once  // warned of a TTL below the least of the store
 	mixture    sync.Once  // warned of one key as an exclusive and as a shared one
+	clashes    clashes    // warned of one key under two limits
 	observing  *observing // nil without observers
 
 	calls   storecall.Calls

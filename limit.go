@@ -177,6 +177,8 @@ func (c *Client) takeThere(ctx context.Context, r *Result, op, key string, limit
 	from, err := c.permits.Take(ctx, (*permit.Result)(r), &d, ask)
 	if err != nil {
 		*r, err = c.degrade(ctx, op, key, ask, errs.OfStore(ctx, err, n > 0))
+	} else if from == permit.FromStore && n > 0 { // else a look costs too much
+		c.noteLimit(key, *limit)
 	}
 	return from, err
 }

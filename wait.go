@@ -45,6 +45,9 @@ func (c *Client) waitN(ctx context.Context, key string, limit Limit, n int) (Res
 		retry, from, err = c.permits.Await(ctx, &d)
 	}
 	if err == nil {
+		if from == permit.FromStore {
+			c.noteLimit(key, limit)
+		}
 		return granted, from, nil
 	}
 	if errors.Is(err, ErrUnavailable) {
