@@ -268,7 +268,7 @@ func FuzzOpen(f *testing.F) {
 }
 
 func TestErrorText(t *testing.T) {
-	e := &Error{Op: "lock", Backend: "redis", Key: "a b", RetryAfter: time.Second, Err: errs.Chain(ErrLocked, context.DeadlineExceeded)}
+	e := &Error{Op: "lock", Backend: "redis", Key: "a b", RetryAfter: time.Second + 345*time.Microsecond, Err: errs.Chain(ErrLocked, context.DeadlineExceeded)}
 	if got, want := e.Error(), `coord: lock "a b" on redis: locked by another holder: context deadline exceeded (retry after 1s)`; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}

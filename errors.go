@@ -74,7 +74,7 @@ func (e *Error) Error() string {
 	b.WriteString(": ")
 	b.WriteString(e.Err.Error())
 	if e.RetryAfter > 0 {
-		fmt.Fprintf(&b, " (retry after %v)", e.RetryAfter)
+		fmt.Fprintf(&b, " (retry after %v)", e.RetryAfter.Truncate(min(e.RetryAfter, time.Millisecond)))
 	}
 	return b.String()
 }
