@@ -95,6 +95,7 @@ func TestAcquireUsage(t *testing.T) {
 	u := newUser(t, "")
 	u.run("acquire", "a").want(t, 64, "", "no --ttl")
 	u.run("acquire", "a", "--ttl", "0s").want(t, 64, "", "--ttl 0s: want above 0")
+	u.run("acquire", "a\n", "--ttl", "1m").want(t, 64, "", `NAME "a\n" has a line break`)
 	u.run("acquire", "--ttl", "1m").want(t, 64, "", "want one NAME")
 	u.run("acquire", "a", "--ttl", "1m", "--wait", "1s", "--no-wait").want(t, 64, "", "contradict")
 	u.run("acquire", "a", "--ttl", "1m", "--url", "memory://").want(t, 64, "", "each process's own")

@@ -28,6 +28,9 @@ func TestLockRefuses(t *testing.T) {
 		{[]string{"lock", "a", "b", "--", "true"}, 64, `coord: unexpected argument "b"`},
 		{[]string{"lock", "--", "true"}, 64, "coord: no NAME"},
 		{[]string{"lock", "", "--", "true"}, 64, "empty key: want 1 to 1024 bytes"},
+		{[]string{"lock", "a\n", "--", "true"}, 64, `coord: NAME "a\n" has a line break or another control character: leave it out` + "\n"},
+		{[]string{"lead", "a\r", "--", "true"}, 64, `coord: NAME "a\r" has a line break`},
+		{[]string{"limit", "a\n", "--rate", "1/1s"}, 64, `coord: NAME "a\n" has a line break`},
 		{[]string{"lock", strings.Repeat("x", 1025), "--", "true"}, 64, "key of 1025 bytes: want 1 to 1024"},
 		{[]string{"lock", "a", "--ttl", "10", "--", "true"}, 64, `"10"`},
 		{[]string{"lock", "a", "--ttl", "0s", "--", "true"}, 64, "coord: --ttl 0s: want above 0\n"},
@@ -164,7 +167,7 @@ func TestStatusOfAll(t *testing.T) {
 			u.run("status").want(t, 64, "", "the store "+u.store.name+" cannot list what is held: give a NAME")
 			return
 		}
-		u.run("status").want(t, 3, "", "")
+		u.run("status").want(t, 3, "", "coord: nothing is held\n")
 		one, _ := u.hold("lock", "jobs/a")
 		other, _ := u.hold("lock", "other")
 		lines := []string{
@@ -186,11 +189,12 @@ func TestStatusOfAll(t *testing.T) {
 		if out := u.run("status", "--prefix", "jobs/", "--json").stdout; strings.Count(out, "\n") != 1 || !strings.Contains(out, `"name":"jobs/a","state":"held"`) {
 			t.Errorf("status --json: %s", out)
 		}
-		u.run("status", "--prefix", "none").want(t, 3, "", "")
+		u.run("status", "--prefix", "none").want(t, 3, "", `coord: nothing is held whose name begins with "none"`)
+		u.run("status", "--prefix", "none", "--json").want(t, 3, "", "")
 		for _, s := range []*session{one, other, reader, permits} {
 			s.release()
 		}
-		u.run("status").want(t, 3, "", "")
+		u.run("status").want(t, 3, "", "coord: nothing is held\n")
 	})
 }
 

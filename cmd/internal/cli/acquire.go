@@ -44,6 +44,9 @@ func (a *App) acquireLease() *cobra.Command {
 			if !cmd.Flags().Changed("ttl") {
 				return Usage("no --ttl: how long is the lock taken at most?")
 			}
+			if err := readable(args[0]); err != nil {
+				return err
+			}
 			cfg, err := a.store.loadShared(cmd.Context())
 			if err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -190,7 +191,15 @@ func nameAndCommand(cmd *cobra.Command, args []string) (name string, command []s
 	case len(names) > 1:
 		return "", nil, Usage("unexpected argument %q: want one NAME before --", names[1])
 	}
-	return names[0], command, nil
+	return names[0], command, readable(names[0])
+}
+
+// readable refuses to take what nobody would see: a name that was read from a file with its line break is another name.
+func readable(name string) error {
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return Usage("NAME %q has a line break or another control character: leave it out", name)
+	}
+	return nil
 }
 
 // report tells the error of cmd, in JSON to whoever asked cmd for that, and gives the exit status.

@@ -98,10 +98,15 @@ func (a *App) statusOfAll(ctx context.Context, client *coord.Client, prefix stri
 			fmt.Fprintln(list, strings.Join(row, "\t"))
 		}
 	}
-	if !taken {
+	switch {
+	case taken:
+		return nil
+	case asJSON:
 		return Exit(ExitFree, "")
+	case prefix != "":
+		return Exit(ExitFree, "nothing is held whose name begins with %q", prefix)
 	}
-	return nil
+	return Exit(ExitFree, "nothing is held")
 }
 
 // namesHeld gives each name that is held in some way, once.
