@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,11 +40,6 @@ func behindProxy(client *coord.Client, chain *rules.Chain) httpcoord.Limits {
 		Rules:   chain,
 		Proxies: httpcoord.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.7.0/24")}},
 	}
-}
-
-// reloaded follows a chain that is exchanged while requests run.
-func reloaded(client *coord.Client, current *atomic.Pointer[rules.Chain]) httpcoord.Limits {
-	return httpcoord.Limits{Limiter: client, Rules: httpcoord.Live(current.Load)}
 }
 
 // payments are changed by one request of an order at a time.

@@ -3,7 +3,6 @@ package web
 import (
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -59,9 +58,6 @@ func TestPage(t *testing.T) {
 	codes = append(codes, serve(h, "GET", "/orders"), serve(h, "POST", "/healthz"))
 	want(t, "limits", codes, 200, 200, 200, 200, 200, 429, 200, 200)
 
-	var current atomic.Pointer[rules.Chain]
-	current.Store(chain)
-	want(t, "reload", []int{serve(reloaded(c.Client, &current).Wrap(ok), "GET", "/")}, 200)
 	forwarded := func(r *http.Request) {
 		r.RemoteAddr, r.Header = "10.0.7.1:1", http.Header{"X-Forwarded-For": {"198.51.100.7"}}
 	}
