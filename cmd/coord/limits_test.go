@@ -140,7 +140,7 @@ func TestLimitOverride(t *testing.T) {
 			}
 		}
 		u.run("limit", "override", "mail", "--factor", "0.5", "--until", "2100-01-01").want(t, 64, "", "want above 0, at most")
-		u.run("limit", "override", "mail", "--factor", "0.5", "--for", "1h").want(t, 0, "", "")
+		u.run("limit", "override", "mail", "--factor", "0.5", "--for", "1h").want(t, 0, "FACTOR  UNTIL ", "")
 		u.run("--config", file, "limit", "mail", "--rate", "10/1h", "-n", "5").want(t, 0, "", "")
 		u.run("--config", file, "limit", "mail", "--rate", "10/1h").want(t, 75, "", "retry after")
 		u.run(append(ann, "--end")...).want(t, 0, "", "")

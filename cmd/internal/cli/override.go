@@ -62,11 +62,13 @@ func (a *App) limitOverride() *cobra.Command {
 				return Cause(ctx, err)
 			}
 			defer closeInto(client, &err)
+			var made []coord.Override
 			for _, key := range keys {
 				if end {
 					err = client.EndOverride(ctx, key)
 				} else {
 					err = client.Override(ctx, key, factor, lasts)
+					made = append(made, coord.Override{Key: key, Factor: factor, Left: lasts})
 				}
 				if end && errors.Is(err, coord.ErrNotHeld) {
 					err = Exit(ExitFree, "%q has no override", key)
@@ -75,7 +77,10 @@ func (a *App) limitOverride() *cobra.Command {
 					return Cause(ctx, err)
 				}
 			}
-			return nil
+			if end {
+				return nil
+			}
+			return a.printOverrides(made, false)
 		},
 	}
 	flags := cmd.Flags()

@@ -254,7 +254,7 @@ func (a *App) printStatusText(s lockStatus) {
 	}
 	if s.State == stateHeld || s.State == stateKept {
 		if !h.Since.IsZero() {
-			add("asked", fmt.Sprintf("%s, %v ago", h.Since.Local().Format(time.DateTime), time.Since(h.Since).Round(time.Second)))
+			add("asked", fmt.Sprintf("%s, %v ago", h.Since.Local().Format(dateTime), time.Since(h.Since).Round(time.Second)))
 		}
 		add("token", strconv.FormatInt(int64(h.Token), 10))
 		add("lease left", round(h.TTL).String())
@@ -269,6 +269,9 @@ func (a *App) printStatusText(s lockStatus) {
 	}
 }
 
+// dateTime names its zone: who looks may be elsewhere than the holder.
+const dateTime = time.DateTime + " MST"
+
 // membersTable has a line for each who shares a name.
 func membersTable(members []memberStatus) string {
 	var b strings.Builder
@@ -278,7 +281,7 @@ func membersTable(members []memberStatus) string {
 		m := &members[i]
 		asked := ""
 		if m.Asked != nil {
-			asked = m.Asked.Local().Format(time.DateTime)
+			asked = m.Asked.Local().Format(dateTime)
 		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%v\t%d\t%s\n", m.kind(), m.Slot, who(m.holder), asked, round(m.holder.TTL), m.Token, printable(m.ID))
 	}

@@ -347,9 +347,9 @@ func (s sight) cells() [5]string {
 
 // sharedBy names the first who shares the name, and counts the others.
 func (s *lockStatus) sharedBy() string {
-	text := who(s.Members[0].holder)
+	text := who(s.Members[0].holder) + ": " + s.Members[0].kind()
 	if more := len(s.Members) - 1; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
+		text += fmt.Sprintf("; %d more", more)
 	}
 	return text
 }
