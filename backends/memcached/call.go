@@ -7,13 +7,13 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/coordgo/coord/driver"
+	calls "github.com/coordgo/coord/driver/call"
 )
 
 var (
@@ -29,7 +29,8 @@ var (
 type call struct {
 	b      *backend
 	client *memcache.Client
-	conn   *conn // nil over the application's client
+	conn   *conn       // nil over the application's client
+	in     *calls.Call // over that, if the caller may leave
 	// stop and aborted belong to the context that ends the call on conn; nil if none does.
 	stop    func() bool
 	aborted <-chan struct{}
@@ -40,21 +41,6 @@ type call struct {
 	readAt time.Time
 	// undo takes back what was done for a caller that left; nil if there is nothing.
 	undo func()
-
-	state atomic.Int32
-}
-
-// The states of a call: the caller waits for it, it returned, the caller left before.
-const (
-	pending int32 = iota
-	returned
-	abandoned
-)
-
-// result is what a call gives.
-type result[T any] struct {
-	v   T
-	err error
 }
 
 // run calls fn, which works on n. It returns when ctx ends or the backend is closed, at the latest.
@@ -63,10 +49,9 @@ type result[T any] struct {
 // cannot be ended, so that fn runs in a goroutine there, and run leaves it behind when ctx ends. The
 // goroutine stops at its next command, takes back what it did (call.undo), and ends within a few Timeouts of
 // the client. A ctx that never ends needs no goroutine: Timeout bounds the call.
-func run[T any](ctx context.Context, b *backend, n name, fn func(*call) (T, error)) (T, error) {
-	var zero T
-	if err := b.ready(ctx); err != nil {
-		return zero, err
+func run[T any](ctx context.Context, b *backend, n name, fn func(*call) (T, error)) (v T, err error) {
+	if err := b.calls.Ready(ctx); err != nil {
+		return v, err
 	}
 	if b.pools != nil {
 		return runOn(ctx, b, b.pools.to(n), fn)
@@ -75,28 +60,15 @@ func run[T any](ctx context.Context, b *backend, n name, fn func(*call) (T, erro
 	if ctx.Done() == nil {
 		return fn(c)
 	}
-	done := make(chan result[T], 1)
-	go func() {
-		v, err := fn(c)
-		if !c.state.CompareAndSwap(pending, returned) && c.undo != nil {
+	v, _, err = calls.Do(ctx, b.calls, func(in *calls.Call) (T, error) {
+		c.in = in
+		return fn(c)
+	}, func(T, error) {
+		if c.undo != nil {
 			c.undo()
 		}
-		done <- result[T]{v, err}
-	}()
-	var why error
-	select {
-	case r := <-done:
-		return r.v, r.err
-	case <-ctx.Done():
-		why = ctx.Err()
-	case <-b.closing:
-		why = errClosing
-	}
-	if !c.state.CompareAndSwap(pending, abandoned) { // it came back just now
-		r := <-done
-		return r.v, r.err
-	}
-	return zero, why
+	})
+	return v, err
 }
 
 // runOn calls fn on a connection of p, in this goroutine.
@@ -112,7 +84,7 @@ func runOn[T any](ctx context.Context, b *backend, p *pool, fn func(*call) (T, e
 
 // beginOn begins a call on a connection of p. end gives the connection back.
 func (b *backend) beginOn(ctx context.Context, p *pool) (*call, error) {
-	conn, err := p.take(ctx, b.closing)
+	conn, err := p.take(ctx, b.calls.Life().Done())
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +113,7 @@ func (b *backend) outcome(ctx context.Context, err error) error {
 	switch {
 	case err == nil || answered(err):
 		return err
-	case b.closed():
+	case b.calls.Closed():
 		return fmt.Errorf("%w: %v", errClosing, err)
 	}
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
@@ -162,17 +134,6 @@ func answered(err error) bool {
 	return driver.Definite(err) && !errors.Is(err, driver.ErrNotSent)
 }
 
-// ready refuses a call that comes after Close or after the end of ctx.
-func (b *backend) ready(ctx context.Context) error {
-	if b.closed() {
-		return driver.ErrClosed
-	}
-	if ctx.Err() != nil {
-		return driver.NotSent(ctx.Err())
-	}
-	return nil
-}
-
 // The commands of a call. None is sent for a caller who has gone. ErrCacheMiss, ErrNotStored and
 // ErrCASConflict are answers, and given as they are.
 
@@ -180,7 +141,15 @@ func (c *call) gone() bool {
 	if c.conn != nil {
 		return c.conn.gone()
 	}
-	return c.state.Load() == abandoned
+	return c.in != nil && c.in.Left()
+}
+
+// send reports whether a command may be sent that changes something.
+func (c *call) send() bool {
+	if c.in != nil {
+		return c.in.Send()
+	}
+	return !c.gone()
 }
 
 // givenUp is the error of a command that is not sent, because the caller has gone.
@@ -231,7 +200,7 @@ func (c *call) stale() bool {
 }
 
 func (c *call) change(command func() error) error {
-	if c.gone() {
+	if !c.send() {
 		return c.givenUp()
 	}
 	err := command()

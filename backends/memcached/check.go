@@ -19,7 +19,7 @@ type told struct{ settings, stats, items doctor.Settings }
 
 // Check implements driver.Operator. Behind an application's client the servers cannot be seen.
 func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
-	if err := b.ready(ctx); err != nil {
+	if err := b.calls.Ready(ctx); err != nil {
 		return nil, err
 	}
 	var r doctor.Report

@@ -11,7 +11,7 @@ var described = map[string]bool{"maxbytes": true, "evictions": true, "cas_enable
 // Describe implements driver.Operator: what the servers told when they were probed,
 // settings as one server has them. Behind an application's client the servers cannot be seen.
 func (b *backend) Describe(ctx context.Context) (map[string]string, error) {
-	if err := b.ready(ctx); err != nil || b.pools == nil {
+	if err := b.calls.Ready(ctx); err != nil || b.pools == nil {
 		return nil, err
 	}
 	settings := map[string]string{"topology": "1 server"}

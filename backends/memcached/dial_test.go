@@ -60,7 +60,7 @@ func TestCallThatEndsInItsDialIsNotSent(t *testing.T) {
 			s := must[settings](t)(parseURL(&url.URL{Scheme: "memcached", Host: l.Addr().String()}))
 			s.timeout = 4 * hung // the call ends before
 			b := must[*backend](t)(newBackend(nil))
-			b.pools, b.stop = newPools(s, listLife, dialer{user: "user", password: "password"}), func() {}
+			b.pools = newPools(s, listLife, dialer{user: "user", password: "password"})
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()
 			ended := make(chan struct{})

@@ -30,7 +30,7 @@ func (n limitName) storeKey() string { return n.key(n.kind) }
 // update implements optimistic.Update: it reads the state, and swaps it if it has changed: two commands, or one. Each
 // attempt reads, because a cas id is no use when the server has restarted.
 func (b *backend) update(ctx context.Context, key string, c optimistic.Change) error {
-	if err := b.ready(ctx); err != nil {
+	if err := b.calls.Ready(ctx); err != nil {
 		return err
 	}
 	n := limitOf(key, c.Limit)

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/coordgo/coord/driver"
+	calls "github.com/coordgo/coord/driver/call"
 	"github.com/coordgo/coord/driver/limits"
 	"github.com/coordgo/coord/driver/optimistic"
 )
@@ -110,20 +110,17 @@ func New(client *memcache.Client, opts ...Option) (driver.Backend, error) {
 // backend is the store.
 type backend struct {
 	optimistic.Limiter
-	client     *memcache.Client        // the application's, or nil
-	selector   memcache.ServerSelector // of client, nil if it is not known
-	pools      *pools                  // of the backend's own clients, or nil
-	onMissing  OnMissing
-	info       driver.Info
-	log        *slog.Logger
-	clock      func() time.Time
-	ahead      limits.Ahead
-	shared     *sharedLocker
-	turns      *optimistic.Table[*memcache.Item] // which remembers nothing
-	closing    chan struct{}
-	once       sync.Once
-	stop       context.CancelFunc // ends what runs in background
-	background sync.WaitGroup
+	client    *memcache.Client        // the application's, or nil
+	selector  memcache.ServerSelector // of client, nil if it is not known
+	pools     *pools                  // of the backend's own clients, or nil
+	onMissing OnMissing
+	info      driver.Info
+	log       *slog.Logger
+	clock     func() time.Time
+	ahead     limits.Ahead
+	shared    *sharedLocker
+	turns     *optimistic.Table[*memcache.Item] // which remembers nothing
+	calls     *calls.Calls
 }
 
 var _ driver.Backend = (*backend)(nil)
@@ -137,7 +134,7 @@ func newBackend(opts []Option) (*backend, error) {
 		return nil, fmt.Errorf("%w: OnMissing %d: want Full or Empty", driver.ErrInvalid, o.onMissing)
 	}
 	b := &backend{
-		turns: optimistic.NewTable[*memcache.Item](0), onMissing: o.onMissing, selector: o.selector, log: o.log, clock: time.Now, closing: make(chan struct{}),
+		turns: optimistic.NewTable[*memcache.Item](0), onMissing: o.onMissing, selector: o.selector, log: o.log, clock: time.Now, calls: calls.New(calls.Options{ErrClosing: errClosing}),
 		info: driver.Info{
 			Name: "memcached", MinTTL: minTTL, TTLStep: ttlStep, MaxTTL: maxTTL, Claims: slices.Clone(Claims),
 		},
@@ -184,7 +181,7 @@ func (b *backend) Ping(ctx context.Context) error {
 		_, err := run(ctx, b, name{}, ping)
 		return err
 	}
-	if err := b.ready(ctx); err != nil {
+	if err := b.calls.Ready(ctx); err != nil {
 		return err
 	}
 	return errors.Join(b.pools.each(func(p *pool) error {
@@ -193,25 +190,17 @@ func (b *backend) Ping(ctx context.Context) error {
 	})...)
 }
 
-// Close implements driver.Backend.
-func (b *backend) Close() error {
-	var err error
-	b.once.Do(func() {
-		close(b.closing)
-		if b.pools != nil {
-			b.stop()
-			err = b.pools.close()
-			b.background.Wait()
-		}
-	})
-	return err
-}
+// closeWaits is how long Close waits for calls on the application's client, whose servers may be silent.
+const closeWaits = 2 * time.Second
 
-func (b *backend) closed() bool {
-	select {
-	case <-b.closing:
-		return true
-	default:
-		return false
+// Close implements driver.Backend.
+func (b *backend) Close() (err error) {
+	if !b.calls.Close() {
+		return nil
 	}
+	if b.pools != nil {
+		err = b.pools.close()
+	}
+	b.calls.Wait(closeWaits)
+	return err
 }

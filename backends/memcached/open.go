@@ -65,13 +65,11 @@ func openSettings(ctx context.Context, s settings, life time.Duration) (*backend
 		return nil, err
 	}
 	b.pools = newPools(s, life, dialer{tls: s.url.TLS, user: s.url.User, password: s.url.Password})
-	var lifetime context.Context
-	lifetime, b.stop = context.WithCancel(context.Background())
 	if err := b.enter(ctx); err != nil {
 		return nil, errors.Join(s.url.Explain(err), b.Close())
 	}
 	for _, p := range b.pools.byAddr {
-		b.background.Go(func() { b.maintain(lifetime, p) })
+		b.calls.Go(func() { b.maintain(b.calls.Life(), p) })
 	}
 	return b, nil
 }

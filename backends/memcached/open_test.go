@@ -244,7 +244,7 @@ func TestEvictionIsWarnedOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := must[*backend](t)(newBackend([]Option{WithLogger(log)}))
-		b.pools, b.stop = newPools(s, listLife, dialer{}), func() {}
+		b.pools = newPools(s, listLife, dialer{})
 		if err := b.enter(t.Context()); err != nil {
 			t.Fatal(err)
 		}

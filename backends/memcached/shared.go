@@ -66,7 +66,7 @@ type sharedCells struct {
 
 // Update reads the item and swaps it if it has changed: two commands, or one.
 func (s sharedCells) Update(ctx context.Context, name cas.Name, fn cas.Func) error {
-	if err := s.b.ready(ctx); err != nil {
+	if err := s.b.calls.Ready(ctx); err != nil {
 		return err
 	}
 	v := &sharedVisit{visit: visit{b: s.b, to: nameOf(name.Key)}, admit: s.admit}

@@ -80,6 +80,8 @@ func (v *visit) write(ctx context.Context, key string, old *memcache.Item, value
 // store adds an item or swaps it.
 func (c *call) store(item *memcache.Item, add bool) (done bool, err error) {
 	switch {
+	case !c.send():
+		return false, notSent(errGone)
 	case add:
 		err = c.client.Add(item)
 	case c.stale():
