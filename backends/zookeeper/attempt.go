@@ -95,10 +95,14 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, err error) {
 			return since, err
 		}
 		since = time.Now()
+		stray := a.e.stray
 		t, err := call(ctx, a.b, func() (ticket, error) { return a.make(session) }, a.late)
 		switch {
 		case errors.Is(err, errLeft):
 			a.handed = true
+			if stray {
+				err = unknown(ctx, err)
+			}
 			return since, err
 		case err == nil:
 			a.t, a.heard = t, time.Now()
@@ -107,13 +111,13 @@ func (a *attempt) enqueue(ctx context.Context) (since time.Time, err error) {
 			}
 			return since, nil
 		case errors.Is(err, errRaced):
-			a.b.pause(ctx, rand.N(pauseAfter(defeats, time.Since(since))))
+			_ = a.b.calls.Pause(ctx, rand.N(pauseAfter(defeats, time.Since(since))))
 			defeats++
 			continue
 		case answered(err) || driver.Definite(err):
 			return since, err
 		}
-		a.b.pause(ctx, pause) // await sees why it ended
+		_ = a.b.calls.Pause(ctx, pause) // await sees why it ended
 	}
 }
 
@@ -262,7 +266,7 @@ func (a *attempt) ridesOut(ctx context.Context, err error) bool {
 	case time.Since(a.heard) > a.b.timeout():
 		return false
 	}
-	return a.b.pause(ctx, pause)
+	return a.b.calls.Pause(ctx, pause) == nil
 }
 
 // takeBack removes the node because of why, which is given only if the node is certainly gone.
@@ -274,6 +278,7 @@ func (a *attempt) takeBack(ctx context.Context, why error) error {
 		return why
 	case errors.Is(err, errLeft):
 		a.handed = true
+		err = unknown(ctx, err)
 	case errors.Is(err, zk.ErrNoAuth):
 		_, err = a.fails(ctx, err)
 	}
@@ -316,7 +321,7 @@ func (a *attempt) await(ctx context.Context, prev child) error {
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-a.b.closing:
+		case <-a.b.calls.Life().Done():
 			return driver.ErrClosed
 		case <-tick.C:
 			switch id := a.b.conn.SessionID(); {

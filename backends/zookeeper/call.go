@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/coordgo/coord/driver"
+	calls "github.com/coordgo/coord/driver/call"
 )
 
 // errClosing ends the calls under way when the backend is closed. The request
@@ -28,30 +29,16 @@ const connectPoll = 2 * time.Millisecond
 //
 // It fails at once when no host could be reached. Its errors match ErrNotSent.
 func (b *backend) await(ctx context.Context) (session int64, err error) {
-	var tick *time.Ticker
 	for {
-		select {
-		case <-b.closing:
-			return 0, driver.ErrClosed
-		default:
-		}
-		if err := ctx.Err(); err != nil {
-			return 0, driver.NotSent(err)
+		if err := b.calls.Ready(ctx); err != nil {
+			return 0, err
 		}
 		if ready, err := b.ready(); err != nil {
 			return 0, err
 		} else if id := b.conn.SessionID(); ready && id != 0 {
 			return id, nil
 		}
-		if tick == nil {
-			tick = time.NewTicker(connectPoll)
-			defer tick.Stop()
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		case <-b.closing:
-		}
+		_ = b.calls.Pause(ctx, connectPoll)
 	}
 }
 
@@ -69,8 +56,14 @@ func (b *backend) ready() (bool, error) {
 	return false, nil
 }
 
-// downLook is how often a call without an answer looks whether there is a server at all.
-const downLook = 100 * time.Millisecond
+// down is for the calls. A request that was handed in while the connection broke waits in the library for the next one, however
+// long there is none. It is sent then.
+func (b *backend) down() error {
+	if b.wire == nil || b.conn.State() == zk.StateHasSession {
+		return nil
+	}
+	return b.wire.unreachable()
+}
 
 // errLeft is part of the error of a call whose request is still under way: late
 // will be called, or has been.
@@ -78,56 +71,24 @@ var errLeft = errors.New("zookeeper: no answer yet")
 
 // call makes requests, which do is, and returns when ctx ends at the latest. The
 // library knows no ctx: the requests then stay under way, and late, unless it is nil, is
-// called with their result. Close waits for late, unless the connection is the application's, which may outlive the
-// backend.
+// called with their result. Close waits for late, but not for long over the application's connection, which may outlive
+// the backend.
 //
-// An error says that nothing was begun, or with errLeft that the requests are under way, or is theirs.
-func call[T any](ctx context.Context, b *backend, do func() (T, error), late func(T, error)) (T, error) {
-	var none T
+// An error says that nothing was begun, or with errLeft that do goes on, or is theirs.
+func call[T any](ctx context.Context, b *backend, do func() (T, error), late func(T, error)) (none T, err error) {
 	if _, err := b.await(ctx); err != nil {
 		return none, err
 	}
-	type result struct {
-		value T
-		err   error
-	}
-	done, left := make(chan result), make(chan struct{})
-	begun := b.background(func() {
-		value, err := do()
-		select {
-		case done <- result{value, err}:
-		case <-left:
-			if late != nil {
-				late(value, err)
-			}
+	v, left, err := calls.Do(ctx, b.calls, func(in *calls.Call) (T, error) {
+		if !in.Send() {
+			return none, driver.ErrNotSent
 		}
-	})
-	if !begun {
-		return none, driver.ErrClosed
+		return do()
+	}, late)
+	if left {
+		return none, fmt.Errorf("%w: %w", errLeft, err)
 	}
-	look := time.NewTicker(downLook)
-	defer look.Stop()
-	for {
-		var err error
-		select {
-		case r := <-done:
-			return r.value, classify(b.named(r.err))
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-b.closing:
-			err = errClosing
-		case <-look.C:
-			// A request that was handed in while the connection broke waits in
-			// the library for the next one, however long there is none. It is sent then.
-			if b.wire != nil && b.conn.State() != zk.StateHasSession {
-				err = b.wire.unreachable()
-			}
-		}
-		if err != nil {
-			close(left)
-			return none, fmt.Errorf("%w: %w", errLeft, err)
-		}
-	}
+	return v, classify(b.named(err))
 }
 
 // run is call where there is only an error.
@@ -182,17 +143,4 @@ func isRefusal(err error) bool {
 	}
 	_, code, ok := strings.Cut(err.Error(), "unknown error: ")
 	return ok && (code == "-6" || code == "-125" || code == "-127")
-}
-
-// pause waits for d, or the end of ctx or the backend, upon which it is false.
-func (b *backend) pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-	case <-b.closing:
-	}
-	return false
 }

@@ -21,8 +21,8 @@ func TestCloseAmidRequests(t *testing.T) {
 		if err := b.Unlock(t.Context(), key, r.ID); err != nil {
 			t.Fatal(err)
 		}
-		b.start(func() { _ = b.Ping(context.Background()) })  // fails when Close comes first
-		time.Sleep(time.Duration(i) * 100 * time.Microsecond) // at each of its requests
+		b.calls.Go(func() { _ = b.Ping(context.Background()) }) // fails when Close comes first
+		time.Sleep(time.Duration(i) * 100 * time.Microsecond)   // at each of its requests
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -49,9 +49,9 @@ func (b *backend) collector(started *atomic.Bool, look func(ctx context.Context,
 	if started.Swap(true) {
 		return
 	}
-	b.start(func() {
+	b.calls.Go(func() {
 		r := round{bucket: byte(rand.N(256))}
-		for next := r.next(0); b.pause(context.Background(), next); {
+		for next := r.next(0); b.calls.Pause(context.Background(), next) == nil; {
 			ctx, cancel := context.WithTimeout(context.Background(), collectEvery)
 			next = r.next(look(ctx, r.bucket))
 			cancel()

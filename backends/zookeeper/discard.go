@@ -19,7 +19,7 @@ func (b *backend) discard(node string, session int64) {
 				return
 			}
 			err := b.remove(node)
-			denied := errors.Is(err, zk.ErrNoAuth) && !b.isClosed()
+			denied := errors.Is(err, zk.ErrNoAuth) && !b.calls.Closed()
 			if answered(err) && !isRefusal(err) && !denied {
 				return
 			}
@@ -42,8 +42,8 @@ func (b *backend) discardAll(nodes []string, session int64) {
 // sleep is false when there is no connection any more.
 func (b *backend) sleep(d time.Duration) bool {
 	if b.wire != nil {
-		return b.pause(context.Background(), d)
+		return b.calls.Pause(context.Background(), d) == nil
 	}
 	time.Sleep(d)
-	return b.conn.State() != zk.StateDisconnected || !b.isClosed()
+	return b.conn.State() != zk.StateDisconnected || !b.calls.Closed()
 }

@@ -97,7 +97,7 @@ func (e *entry) begin(ctx context.Context) error {
 	case <-ctx.Done():
 		// An earlier call of this id is still under way, and may have effect yet.
 		return ctx.Err()
-	case <-e.b.closing:
+	case <-e.b.calls.Life().Done():
 		return driver.ErrClosed
 	}
 }
@@ -180,7 +180,7 @@ func (e *entry) hold(t ticket, sent time.Time, ttl time.Duration) (driver.Grant,
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
+	if b.calls.Closed() {
 		return driver.Grant{}, errClosing
 	}
 	lease := b.lease() // under mu: see shorten

@@ -19,7 +19,7 @@ import (
 // the backend: there fn goes on by itself.
 func (b *backend) background(fn func()) bool {
 	if b.wire != nil {
-		return b.start(fn)
+		return b.calls.Go(fn)
 	}
 	go fn()
 	return true

@@ -41,7 +41,7 @@ func (b *backend) probe(ctx context.Context) error {
 func (b *backend) insist(ctx context.Context, fn func() error) error {
 	for {
 		err := fn()
-		if answered(err) || driver.Definite(err) || errors.Is(err, zk.ErrAuthFailed) || !b.pause(ctx, connectPoll) {
+		if answered(err) || driver.Definite(err) || errors.Is(err, zk.ErrAuthFailed) || b.calls.Pause(ctx, connectPoll) != nil {
 			return err
 		}
 	}

@@ -49,7 +49,7 @@ func (a *attempt) endures(ctx context.Context) bool {
 	if a.denied.IsZero() {
 		a.denied = time.Now()
 	}
-	return !a.isOut() && a.b.pause(ctx, min(a.r.TTL/32, time.Second))
+	return !a.isOut() && a.b.calls.Pause(ctx, min(a.r.TTL/32, time.Second)) == nil
 }
 
 // isOut reports whether the user was refused for a whole TTL.

@@ -56,10 +56,7 @@ func (b *backend) renewAll(ctx context.Context, holds []driver.Hold, shared bool
 		}
 	}
 	// Also where nothing is to be asked, a call ends with its ctx.
-	if err := ctx.Err(); err != nil || b.isClosed() {
-		if err = driver.NotSent(err); b.isClosed() {
-			err = driver.ErrClosed
-		}
+	if err := b.calls.Ready(ctx); err != nil {
 		for i := range out {
 			out[i] = driver.Renewal{Err: err}
 		}

@@ -140,7 +140,7 @@ func (l sharedLocker) NotifyChanges(ctx context.Context, key string, changed fun
 		case <-w.done:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-b.closing:
+		case <-b.calls.Life().Done():
 			return driver.ErrClosed
 		}
 	}

@@ -25,7 +25,7 @@ func (b *backend) afterEvent(w *watch, fn func(zk.Event)) {
 		fn = nil
 	}
 	b.mu.Unlock()
-	if fn != nil && !b.isClosed() {
+	if fn != nil && !b.calls.Closed() {
 		fn(w.event)
 	}
 }
@@ -61,11 +61,11 @@ func (b *backend) watchNode(path string, children bool) (w *watch, stat *zk.Stat
 	b.mu.Lock()
 	b.watches[path] = w
 	b.mu.Unlock()
-	started := b.start(func() {
+	started := b.calls.Go(func() {
 		closing := false
 		select {
 		case w.event = <-events:
-		case <-b.closing:
+		case <-b.calls.Life().Done():
 			closing = true
 		}
 		b.mu.Lock()
@@ -91,7 +91,7 @@ func (b *backend) watchNode(path string, children bool) (w *watch, stat *zk.Stat
 // watch and its event no goroutine of the hold's own waits.
 func (e *entry) observe(node string) {
 	b, ctx := e.b, context.Background()
-	b.start(func() {
+	b.calls.Go(func() {
 		for {
 			var stat *zk.Stat
 			w, err := call(ctx, b, func() (w *watch, err error) {
@@ -99,7 +99,7 @@ func (e *entry) observe(node string) {
 				return w, err
 			}, nil)
 			switch {
-			case b.isClosed():
+			case b.calls.Closed():
 				return
 			case errors.Is(err, zk.ErrNoNode):
 				e.gone(node, errRemoved)
@@ -112,7 +112,7 @@ func (e *entry) observe(node string) {
 				return
 			}
 			// There is no connection: renewals tell until there is one.
-			if n, _ := e.held(); n != node || !b.pause(ctx, b.timeout()/10) {
+			if n, _ := e.held(); n != node || b.calls.Pause(ctx, b.timeout()/10) != nil {
 				return
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/coordgo/coord/driver"
+	calls "github.com/coordgo/coord/driver/call"
 	"github.com/coordgo/coord/driver/cas"
 	"github.com/coordgo/coord/driver/limits"
 	"github.com/coordgo/coord/driver/optimistic"
@@ -112,18 +113,15 @@ type backend struct {
 	collecting atomic.Bool // limits and guards
 	sweeping   atomic.Bool // parents
 
-	closing chan struct{}
-	once    sync.Once
+	calls *calls.Calls
 
 	mu         sync.Mutex // guards what follows
-	closed     bool
 	entries    map[holdName]*entry
 	parents    map[string]time.Time // known to be ours, and since when this client has no node there; zero: it may have
 	watches    map[string]*watch
 	lost       func(key, id string, cause error)
 	lostShared func(key, id string, cause error)
 	signs      signs
-	work       sync.WaitGroup // goroutines that Close waits for
 }
 
 var _ driver.Backend = (*backend)(nil)
@@ -131,10 +129,10 @@ var _ driver.Backend = (*backend)(nil)
 func newBackend(conn *zk.Conn, o options) *backend {
 	b := &backend{
 		conn: conn, root: o.root, acl: o.acl, session: o.session,
-		closing: make(chan struct{}),
 		entries: make(map[holdName]*entry), watches: make(map[string]*watch),
 		parents: make(map[string]time.Time),
 	}
+	b.calls = calls.New(calls.Options{ErrClosing: errClosing, Down: b.down})
 	now := time.Now()
 	b.clock.Learn(now, now, now, 0) // which the leader's answers move as little as they can
 	b.Limiter, b.states = optimistic.NewLimiter(b.update), optimistic.NewTable[incarnation](maxStates)
@@ -168,28 +166,19 @@ func (b *backend) timeout() time.Duration {
 	return b.session
 }
 
-func (b *backend) isClosed() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.closed
-}
-
 // Close implements driver.Backend. It ends the session of a connection of our own, and with it what is still held.
 func (b *backend) Close() error {
-	b.once.Do(func() {
-		b.mu.Lock()
-		b.closed = true
-		b.mu.Unlock()
-		close(b.closing)
-		if b.wire != nil {
-			b.stopTimers()
-			b.awaitAnswers()
-			b.hangUp()
-		} else {
-			b.clearStrays()
-		}
-		b.work.Wait()
-	})
+	if !b.calls.Close() {
+		return nil
+	}
+	if b.wire != nil {
+		b.stopTimers()
+		b.awaitAnswers()
+		b.hangUp()
+	} else {
+		b.clearStrays()
+	}
+	b.calls.Wait(closeWaits)
 	return nil
 }
 
@@ -207,11 +196,14 @@ func (b *backend) stopTimers() {
 // closeWithin is how long a server may take to answer the end of a session.
 const closeWithin = 300 * time.Millisecond
 
+// closeWaits is how long Close waits for what is under way, which over the application's connection may get no answer.
+const closeWaits = 2 * time.Second
+
 // awaitAnswers gives requests that are under way a moment to be answered. The library gives up what is under way when
 // the connection ends, and may still be reading an answer into it.
 func (b *backend) awaitAnswers() {
 	if b.conn.State() == zk.StateHasSession { // else there are no answers
-		within(closeWithin, b.work.Wait)
+		b.calls.Wait(closeWithin)
 	}
 }
 
@@ -236,15 +228,4 @@ func within(d time.Duration, fn func()) (returned <-chan struct{}) {
 	case <-time.After(d):
 	}
 	return done
-}
-
-// start runs fn in a goroutine that Close waits for; false after Close.
-func (b *backend) start(fn func()) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return false
-	}
-	b.work.Go(fn)
-	return true
 }
