@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/call"
 )
 
 const (
@@ -32,19 +32,6 @@ const (
 // errClosing ends the calls under way when the backend is closed. What was sent may have been applied.
 var errClosing = errors.New("postgres: backend closed during the call")
 
-// result is what a call gives.
-type result[T any] struct {
-	v   T
-	err error
-}
-
-// The states of a call: nothing was sent, its statement is on its way, its caller went before that.
-const (
-	waiting int32 = iota
-	sending
-	abandoned
-)
-
 // run calls fn on a connection, and returns when ctx or the backend ends, at the latest.
 //
 // pgx closes a connection whose statement is cancelled. So a statement is not cancelled with its caller, who has the
@@ -57,72 +44,52 @@ func run[T any](ctx context.Context, b *backend, fn func(context.Context, conn) 
 // runWithin is run that comes by its connection as by says, with another bound than the backend's timeout. It calls over when
 // nothing is on its way any more, which may be after it has returned.
 func runWithin[T any](ctx context.Context, b *backend, by way, most time.Duration, over func(), fn func(context.Context, conn) (T, error)) (T, error) {
-	var zero T
-	if ctx.Err() != nil {
-		over()
-		return zero, driver.NotSent(ctx.Err())
-	}
-	if !b.enter() {
-		over()
-		return zero, driver.ErrClosed
-	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	var state atomic.Int32
-	done := make(chan result[T], 1)
-	go func() {
-		defer b.calls.Done()
-		defer over()
-		v, err := b.onConnection(ctx, by, most, &state, func(ctx context.Context, c conn) (any, error) { return fn(ctx, c) })
-		if err != nil {
-			v = zero
-		}
-		done <- result[T]{v.(T), err}
-	}()
-	why := errClosing
-	select {
-	case r := <-done:
-		return r.v, r.err
-	case <-ctx.Done():
-		why = ctx.Err()
-	case <-b.life.Done():
+	v, left, err := call.Do(ctx, b.calls, func(in *call.Call) (T, error) {
+		return onConnection(ctx, b, by, most, in, fn)
+	}, func(T, error) { over() })
+	if !left {
+		over()
 	}
-	if state.CompareAndSwap(waiting, abandoned) {
-		return zero, driver.NotSent(why)
-	}
-	return zero, why
+	return v, err
 }
 
 // onConnection calls fn, again while the server undoes what it does because of others.
-func (b *backend) onConnection(ctx context.Context, by way, most time.Duration, state *atomic.Int32, fn func(context.Context, conn) (any, error)) (any, error) {
+func onConnection[T any](ctx context.Context, b *backend, by way, most time.Duration, in *call.Call, fn func(context.Context, conn) (T, error)) (none T, err error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	defer context.AfterFunc(b.life, end)()
+	defer context.AfterFunc(b.calls.Life(), end)()
 	wait, cancel := context.WithTimeout(life, most)
 	acquired, release, err := b.acquire(wait, by)
 	cancel()
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, driver.NotSent(ctx.Err())
+		return none, driver.NotSent(ctx.Err())
 	case err != nil:
-		return nil, driver.NotSent(explain(err))
+		return none, driver.NotSent(explain(err))
 	}
 	defer release()
-	if !state.CompareAndSwap(waiting, sending) {
-		return nil, driver.ErrNotSent // nobody reads it
+	if !in.Send() {
+		return none, driver.ErrNotSent // nobody reads it
 	}
 	bound, cancel := context.WithTimeout(life, max(most, min(patience*most, maxTimeout)))
 	defer cancel()
 	for tries := 1; ; tries++ {
 		v, err := fn(bound, conn{acquired.Conn(), b.mode})
-		if b.owned != nil && b.life.Err() == nil && b.suspects(acquired.Conn(), err, bound.Err() != nil, by) {
+		if b.owned != nil && !b.calls.Closed() && b.suspects(acquired.Conn(), err, bound.Err() != nil, by) {
 			b.pool.Reset()
 			b.reserve.pool.Reset()
 		}
 		err = b.unmade(heedWarning(acquired.Conn(), err))
-		if !undone(err) || ctx.Err() != nil || !sleep(bound, rand.N(min(time.Duration(tries)*time.Millisecond, maxPause))) {
-			return v, b.classify(err)
+		pause := rand.N(min(time.Duration(tries)*time.Millisecond, maxPause))
+		if undone(err) && ctx.Err() == nil && b.calls.Pause(bound, pause) == nil {
+			continue
 		}
+		if err != nil {
+			return none, b.classify(err)
+		}
+		return v, nil
 	}
 }
 
@@ -214,16 +181,6 @@ func sqlState(err error) string {
 	return e.Code
 }
 
-// sleep reports false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // classify says what an error tells about the statement. An ERROR of the server means that the transaction was undone, but
 // for those of connections, which a proxy may give for a server that it has lost.
 // With FATAL and PANIC the session ends, which can be while a commit waits for replicas: the outcome is unknown, as it is
@@ -235,7 +192,7 @@ func (b *backend) classify(err error) error {
 		return err
 	case pgconn.SafeToRetry(err), errors.As(err, &e) && (e.SeverityUnlocalized == "ERROR" && !strings.HasPrefix(e.Code, "08") || e.Code == "57P05"):
 		return driver.NotSent(explain(err))
-	case b.life.Err() != nil:
+	case b.calls.Closed():
 		return fmt.Errorf("%w: %v", errClosing, err)
 	}
 	return err

@@ -76,9 +76,8 @@ type swapResult struct {
 	now     time.Time
 }
 
-// swap writes cells, all or none, if the server still has the versions that they say, and its clock is within at. It calls over
-// as runWithin does.
-func (b *backend) swap(ctx context.Context, cs []cell, at span, over func()) (swapResult, error) {
+// swap writes cells, all or none, if the server still has the versions that they say, and its clock is within at.
+func (b *backend) swap(ctx context.Context, cs []cell, at span) (swapResult, error) {
 	gets := make([]int64, len(cs))
 	for i, c := range cs {
 		if gets[i] = c.version; !c.same {
@@ -86,10 +85,9 @@ func (b *backend) swap(ctx context.Context, cs []cell, at span, over func()) (sw
 		}
 	}
 	if err := b.beReady(ctx); err != nil {
-		over()
 		return swapResult{}, err
 	}
-	r, err := runWithin(ctx, b, ordinary, b.options.timeout, over, func(ctx context.Context, c conn) (swapResult, error) {
+	r, err := run(ctx, b, func(ctx context.Context, c conn) (swapResult, error) {
 		if len(cs) == 1 && !cs[0].same {
 			return b.swapOne(ctx, c, cs[0], gets[0], at)
 		}

@@ -118,7 +118,7 @@ func (d *decision) Swap(ctx context.Context, states []*optimistic.Cell[int64], n
 	if d.read.IsZero() {
 		at.to = pgtype.Timestamptz{Time: time.UnixMicro(now).Add(tooLate), Valid: true}
 	}
-	r, err := d.b.swap(ctx, cells, at, func() {})
+	r, err := d.b.swap(ctx, cells, at)
 	switch {
 	case err != nil:
 		return false, err

@@ -32,7 +32,7 @@ func (b *backend) ask(ctx context.Context, sql, key string, r driver.Request, pl
 	if err := b.beReady(ctx); err != nil {
 		return asked{}, err
 	}
-	a, err := runWithin(ctx, b, ordinary, b.options.timeout, b.asks.begin(r.ID), func(ctx context.Context, c conn) (a asked, err error) {
+	a, err := runWithin(ctx, b, ordinary, b.options.timeout, b.asks.Begin(r.ID), func(ctx context.Context, c conn) (a asked, err error) {
 		var left int64
 		args, to := []any{[]byte(key), r.ID, ceil(r.TTL)}, []any{&a.granted, &a.Token, &left, &a.holder}
 		if place > 0 {
@@ -77,7 +77,7 @@ func (b *backend) BreakNow(ctx context.Context, key, id string) error {
 
 // endBy ends what id has, by a statement that reports whether there was anything.
 func (b *backend) endBy(ctx context.Context, id, statement string, args ...any) error {
-	if err := b.asks.wait(ctx, id); err != nil {
+	if err := b.asks.Await(ctx, id); err != nil {
 		return err
 	}
 	_, err := runWithin(ctx, b, ending, b.options.timeout, func() {}, func(ctx context.Context, c conn) (struct{}, error) {

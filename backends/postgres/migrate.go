@@ -108,7 +108,7 @@ func (b *backend) beReady(ctx context.Context) error {
 		defer func() { <-b.tables.turn }()
 	case <-ctx.Done():
 		return driver.NotSent(ctx.Err())
-	case <-b.life.Done():
+	case <-b.calls.Life().Done():
 		return driver.ErrClosed
 	}
 	if b.tables.there.Load() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/call"
 	"github.com/coordgo/coord/driver/limits"
 	"github.com/coordgo/coord/driver/optimistic"
 )
@@ -98,13 +98,8 @@ type backend struct {
 	tables   tables
 
 	waits rowWaits
-	asks  onWay // for locks, places and shares, by id
-
-	life   context.Context // ends with Close
-	end    context.CancelFunc
-	mu     sync.Mutex
-	closed bool           // guarded by mu
-	calls  sync.WaitGroup // those under way, and the sweeper's; added to under mu, before closed
+	asks  call.OnWay[string] // for locks, places and shares, by id
+	calls *call.Calls
 }
 
 var _ driver.Backend = (*backend)(nil)
@@ -124,7 +119,7 @@ func newBackend(pool *pgxpool.Pool, opts []Option) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &backend{pool: pool, reserve: reserve, sql: newStatements(o.schema), options: o, info: driver.Info{
+	b := &backend{pool: pool, calls: call.New(call.Options{ErrClosing: errClosing}), reserve: reserve, sql: newStatements(o.schema), options: o, info: driver.Info{
 		Name: "postgres", MinTTL: minTTL, TTLStep: ttlStep, MaxTTL: maxTTL, MaxKey: maxKey, Claims: slices.Clone(Claims),
 	}}
 	b.mode = pgx.QueryExecModeExec
@@ -134,7 +129,6 @@ func newBackend(pool *pgxpool.Pool, opts []Option) (*backend, error) {
 	b.Limiter, b.states = optimistic.NewLimiter(b.update), optimistic.NewTable[int64](maxStates)
 	b.waits.most = max(1, int(pool.Config().MaxConns)/4)
 	b.tables.turn = make(chan struct{}, 1)
-	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
 }
 
@@ -160,25 +154,12 @@ func (b *backend) Ping(ctx context.Context) error {
 
 // Close implements driver.Backend. It ends the calls under way.
 func (b *backend) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	b.end()
+	b.calls.Close()
 	if b.owned != nil {
 		b.owned.close()
 		b.pool.Close()
 	}
 	b.reserve.close()
-	b.calls.Wait()
+	b.calls.Wait(leaveWithin)
 	return nil
-}
-
-// enter counts a call, unless the backend is closed. It ends with b.calls.Done.
-func (b *backend) enter() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.closed {
-		b.calls.Add(1)
-	}
-	return !b.closed
 }

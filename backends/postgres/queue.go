@@ -55,7 +55,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits 
 		case <-timer.C:
 		case <-ctx.Done():
 			return driver.Grant{}, ctx.Err()
-		case <-b.life.Done():
+		case <-b.calls.Life().Done():
 			return driver.Grant{}, errClosing
 		}
 	}

@@ -28,7 +28,7 @@ func (s sharers) TryLock(ctx context.Context, key string, r driver.Request) (dri
 	if err := s.b.beReady(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	g, err := runWithin(ctx, s.b, ordinary, s.b.options.timeout, s.b.asks.begin(r.ID), func(ctx context.Context, c conn) (g driver.Grant, err error) {
+	g, err := runWithin(ctx, s.b, ordinary, s.b.options.timeout, s.b.asks.Begin(r.ID), func(ctx context.Context, c conn) (g driver.Grant, err error) {
 		var granted bool
 		var left int64
 		args := []any{[]byte(key), r.ID, ceil(r.TTL), r.Share.Mode.String(), r.Share.Weight, r.Share.Of, r.Share.Head}

@@ -38,14 +38,10 @@ func (b *backend) sweep() {
 	if rand.N(sweepEach) > 0 || !b.sweeping.CompareAndSwap(false, true) {
 		return
 	}
-	if !b.enter() {
-		return
-	}
-	go func() {
-		defer b.calls.Done()
+	b.calls.Go(func() {
 		defer b.sweeping.Store(false)
-		_ = b.sweepOnce(b.life) // another one does what was not done
-	}()
+		_ = b.sweepOnce(b.calls.Life()) // another one does what was not done
+	})
 }
 
 // sweepOnce removes what is over in a part of each table, which begins anywhere: nobody has to remember where the last one ended.
