@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/call"
 	"github.com/coordgo/coord/driver/cas"
 )
 
@@ -28,7 +29,7 @@ type store struct {
 	clock    atomic.Pointer[clock]
 	reserve  *reserve
 	pinging  chan struct{} // full while a Ping is under way
-	done     chan struct{} // closed by Close
+	calls    *call.Calls
 	shards   [shards]shard
 	nextTidy atomic.Int64 // Unix microseconds
 
@@ -49,18 +50,20 @@ type shard struct {
 
 // openStore opens the store within ctx. One that is open too late is closed again.
 func openStore(ctx context.Context, dir string, sharedFS func(string) (string, error)) (*store, error) {
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	return within(ctx, func() (*store, error) { return makeStore(ctx, dir, sharedFS) }, func(s *store, err error) {
+	calls := call.New(call.Options{ErrClosing: errClosing, Grace: grace})
+	s, left, err := call.Do(ctx, calls, func(*call.Call) (*store, error) { return makeStore(ctx, dir, sharedFS, calls) }, func(s *store, err error) {
 		if err == nil {
 			_ = s.Close() // nobody is there who would be told
 		}
 	})
+	if left {
+		err = noAnswer(err)
+	}
+	return s, err
 }
 
-func makeStore(ctx context.Context, dir string, sharedFS func(string) (string, error)) (*store, error) {
-	s := &store{dir: filepath.Clean(dir), sharedFS: sharedFS, done: make(chan struct{}), pinging: make(chan struct{}, 1)}
+func makeStore(ctx context.Context, dir string, sharedFS func(string) (string, error), calls *call.Calls) (*store, error) {
+	s := &store{dir: filepath.Clean(dir), sharedFS: sharedFS, calls: calls, pinging: make(chan struct{}, 1)}
 	if err := settle(dir, sharedFS); err != nil {
 		return nil, fmt.Errorf("file store: %w", err)
 	}
@@ -90,20 +93,22 @@ func (s *store) Update(ctx context.Context, name cas.Name, fn cas.Func) error {
 		fn = withName(whole, fn)
 	}
 	sh := &s.shards[shardOf(file)]
-	if err := s.enter(ctx, sh); err != nil {
-		return driver.NotSent(err)
-	}
-	u := &update{sh: sh, file: file, fn: fn, done: make(chan struct{})}
-	go func() {
-		defer close(u.done)
-		defer func() { <-sh.turn }()
-		var now time.Time
-		if now, u.err = s.update(ctx, u); u.err == nil {
+	u := &update{sh: sh, file: file, fn: fn}
+	left, err := s.inTurn(ctx, sh.turn, func(in *call.Call) error {
+		u.in = in
+		now, err := s.update(ctx, u)
+		if err == nil {
 			s.advance(now)
 			s.tidy(now)
 		}
-	}()
-	return u.wait(ctx)
+		return err
+	})
+	if left {
+		u.stop()
+	} else if u.panicked != nil {
+		panic(u.panicked)
+	}
+	return err
 }
 
 // update runs the critical section.
@@ -140,8 +145,8 @@ func (s *store) absent(u *update) (now time.Time, writes bool, err error) {
 	if now, err = s.clock.Load().now(); err != nil {
 		return now, false, driver.NotSent(err)
 	}
-	writes, err = u.absent(now)
-	return now, writes, err
+	change, err := u.decide(nil, now)
+	return now, err == nil && change.Write && change.Value != nil, err
 }
 
 // change makes the change. sweep says that the shard is due for a sweep.
@@ -162,6 +167,8 @@ func (s *store) change(u *update) (now time.Time, sweep bool, err error) {
 	switch {
 	case err != nil || !change.Write:
 		return now, false, err
+	case !u.in.Send():
+		return now, false, driver.ErrNotSent
 	case change.Value == nil:
 		err = c.remove()
 	default:
@@ -173,27 +180,13 @@ func (s *store) change(u *update) (now time.Time, sweep bool, err error) {
 	return now, c.file == nil && rand.IntN(sweepOdds) == 0, nil
 }
 
-// enter waits until no other goroutine is at the shard.
-func (s *store) enter(ctx context.Context, sh *shard) error {
-	select {
-	case sh.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.done:
-		return driver.ErrClosed
-	}
-}
-
 // lockGuard locks the shard's guard. The error is fs.ErrNotExist if it is not
 // there yet, or no longer.
 func (s *store) lockGuard(ctx context.Context, sh *shard) error {
-	select {
-	case <-s.done:
+	if s.calls.Closed() {
 		return driver.ErrClosed
-	default:
 	}
-	err := sh.guard.lock(ctx, s.done)
+	err := sh.guard.lock(ctx, s.calls.Life().Done())
 	if err != nil || sh.guard.file == sh.known {
 		return err
 	}
@@ -269,27 +262,22 @@ func (s *store) advance(now time.Time) {
 
 // Ping reports whether the directory is there and ours.
 func (s *store) Ping(ctx context.Context) error {
-	// One at a time: what waits for the file system cannot be ended.
-	select {
-	case s.pinging <- struct{}{}:
-	case <-ctx.Done():
-		return driver.NotSent(ctx.Err())
-	}
-	_, err := within(ctx, func() (struct{}, error) {
-		defer func() { <-s.pinging }()
-		return struct{}{}, settleFormat(s.dir)
-	}, func(struct{}, error) {})
+	_, err := s.inTurn(ctx, s.pinging, func(*call.Call) error { return settleFormat(s.dir) })
 	return err
 }
 
 // Close ends the calls that wait and closes the files. If the file system does not
 // answer, it leaves those that wait for it, and closes the files when they end.
 func (s *store) Close() error {
-	close(s.done)
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-	defer cancel()
-	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, s.closeFiles() }, func(struct{}, error) {})
-	return err
+	s.calls.Close()
+	closed := make(chan error, 1)
+	go func() { closed <- s.closeFiles() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(closeTime):
+		return driver.NotSent(noAnswer(context.DeadlineExceeded))
+	}
 }
 
 func (s *store) closeFiles() (err error) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/call"
 	"github.com/coordgo/coord/driver/cas"
 )
 
@@ -51,7 +52,10 @@ func (l sharedLocker) List(ctx context.Context, prefix string) iter.Seq2[string,
 func (s *store) list(ctx context.Context, kind cas.Kind, prefix string, taken func(key string) (bool, error)) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for i := range s.shards {
-			keys, err := within(ctx, func() ([]string, error) { return s.shards[i].keys(kind, prefix) }, func([]string, error) {})
+			keys, left, err := call.Do(ctx, s.calls, func(*call.Call) ([]string, error) { return s.shards[i].keys(kind, prefix) }, nil)
+			if left {
+				err = noAnswer(err)
+			}
 			for j := 0; err == nil && j < len(keys); j++ {
 				var is bool
 				if is, err = taken(keys[j]); is && err == nil && !yield(keys[j], nil) {

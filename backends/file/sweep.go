@@ -65,10 +65,8 @@ func (s *store) tidy(now time.Time) {
 		return
 	}
 	defer func() { <-sh.turn }()
-	select {
-	case <-s.done:
+	if s.calls.Closed() {
 		return
-	default:
 	}
 	if ok, err := sh.guard.tryLock(); ok && err == nil {
 		sh.sweep(now)

@@ -2,11 +2,13 @@ package file
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/call"
 	"github.com/coordgo/coord/driver/cas"
 )
 
@@ -18,29 +20,54 @@ const (
 	closeTime = time.Second
 )
 
-// update is one call of Update. It runs in a goroutine of its own, because nothing
+// errClosing ends the calls under way when the store is closed.
+var errClosing = errors.New("the store is closed")
+
+// noAnswer is the error of a call that was left behind.
+func noAnswer(err error) error { return fmt.Errorf("the file system does not answer: %w", err) }
+
+// inTurn calls do when nobody else of this process is in turn. It runs in a goroutine of its own, because nothing
 // ends a system call that waits for the file system, such as one that is frozen
-// for a snapshot. The caller gives the update up when its ctx ends. There are no more of these
-// goroutines than shards: each has the turn at its shard until it ends.
+// for a snapshot. The caller leaves when its ctx ends. There are no more of these
+// goroutines than turns: each has its turn until it ends.
+func (s *store) inTurn(ctx context.Context, turn chan struct{}, do func(*call.Call) error) (left bool, err error) {
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return false, driver.NotSent(ctx.Err())
+	case <-s.calls.Life().Done():
+		return false, driver.ErrClosed
+	}
+	begun, left, err := call.Do(ctx, s.calls, func(in *call.Call) (bool, error) {
+		defer func() { <-turn }()
+		return true, do(in)
+	}, nil)
+	switch {
+	case left:
+		err = noAnswer(err)
+	case !begun:
+		<-turn
+	}
+	return left, err
+}
+
+// update is one call of Update.
 type update struct {
 	sh   *shard
 	file string
 	fn   cas.Func
-	done chan struct{}
-	err  error // once done is closed
+	in   *call.Call
 	// panicked is what fn panicked with.
 	panicked any
 
-	mu     sync.Mutex
-	gaveUp bool // fn is not called any more
-	writes bool // the change may have been made
+	calling sync.Mutex // held while fn runs
 }
 
-// decide calls the function of the update, unless the caller has given up.
+// decide calls the function of the update, unless the caller has left.
 func (u *update) decide(old []byte, now time.Time) (change cas.Change, err error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.gaveUp {
+	u.calling.Lock()
+	defer u.calling.Unlock()
+	if u.in.Left() {
 		return cas.Change{}, driver.ErrNotSent
 	}
 	defer func() {
@@ -48,82 +75,11 @@ func (u *update) decide(old []byte, now time.Time) (change cas.Change, err error
 			err = fmt.Errorf("panic: %v", u.panicked)
 		}
 	}()
-	change, err = u.fn(old, now)
-	u.writes = err == nil && change.Write
-	return change, err
+	return u.fn(old, now)
 }
 
-// absent is decide for a cell that is not there. It makes no change.
-func (u *update) absent(now time.Time) (writes bool, err error) {
-	change, err := u.decide(nil, now)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.writes = false
-	return err == nil && change.Write && change.Value != nil, err
-}
-
-// wait waits for the end of the update, or of ctx.
-func (u *update) wait(ctx context.Context) error {
-	select {
-	case <-u.done:
-	case <-ctx.Done():
-		t := time.NewTimer(grace)
-		defer t.Stop()
-		select {
-		case <-u.done:
-		case <-t.C:
-			return u.giveUp(ctx)
-		}
-	}
-	if u.panicked != nil {
-		panic(u.panicked)
-	}
-	return u.err
-}
-
-// giveUp leaves the update to itself. Its outcome is unknown if it was about to
-// write, or has.
-func (u *update) giveUp(ctx context.Context) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.gaveUp = true
-	err := fmt.Errorf("the file system does not answer: %w", ctx.Err())
-	if u.writes {
-		return err
-	}
-	return driver.NotSent(err)
-}
-
-// within runs f and returns when it does, or shortly after the end of ctx; then f
-// goes on, and late takes what it gives.
-func within[T any](ctx context.Context, f func() (T, error), late func(T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	results := make(chan result)
-	left := make(chan struct{})
-	go func() {
-		v, err := f()
-		select {
-		case results <- result{v, err}:
-		case <-left:
-			late(v, err)
-		}
-	}()
-	select {
-	case r := <-results:
-		return r.value, r.err
-	case <-ctx.Done():
-	}
-	t := time.NewTimer(grace)
-	defer t.Stop()
-	select {
-	case r := <-results:
-		return r.value, r.err
-	case <-t.C:
-		close(left)
-		var none T
-		return none, driver.NotSent(fmt.Errorf("the file system does not answer: %w", ctx.Err()))
-	}
+// stop returns when the function of an update whose caller has left is not called any more.
+func (u *update) stop() {
+	u.calling.Lock()
+	defer u.calling.Unlock()
 }
