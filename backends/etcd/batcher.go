@@ -48,7 +48,7 @@ type stepSender struct{ *backend }
 
 func (b *backend) newBatcher(wait time.Duration) *batch.Batcher[*step] {
 	return batch.New[*step](stepSender{b}, batch.Options{
-		Out: maxOut, Shared: 1, Wait: wait, Closing: b.life.Done(), ErrClosing: errClosing, Start: b.start,
+		Out: maxOut, Shared: 1, Wait: wait, Calls: b.calls,
 	})
 }
 
@@ -103,20 +103,4 @@ func (b stepSender) SendAll(ctx context.Context, steps []*step, answer func(int,
 		}
 		answer(i, err)
 	}
-}
-
-// start runs fn in a goroutine that Close waits for; false after Close.
-func (b *backend) start(fn func()) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.startHeld(fn)
-}
-
-// startHeld is start while backend.mu is held.
-func (b *backend) startHeld(fn func()) bool {
-	if b.life.Err() != nil {
-		return false
-	}
-	b.bg.Go(fn)
-	return true
 }

@@ -43,7 +43,7 @@ func jam(t *testing.T, b *backend, m *meddler, later func(req any) error) (free 
 	var wg sync.WaitGroup
 	for i := range maxOut {
 		wg.Go(func() {
-			if _, err := b.TryLock(context.Background(), fmt.Sprint("jam", i), request("jam", time.Minute)); err != nil && b.life.Err() == nil {
+			if _, err := b.TryLock(context.Background(), fmt.Sprint("jam", i), request("jam", time.Minute)); err != nil && !b.calls.Closed() {
 				t.Error(err)
 			}
 		})
@@ -278,7 +278,7 @@ func TestBatchAndClose(t *testing.T) {
 	}()
 	until(t, hung, "a step to wait", b.gathered(1))
 	b.mu.Lock()
-	b.end()
+	b.calls.Close()
 	b.mu.Unlock()
 	if err := <-ended; !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("a step that waited for its turn: %v, want ErrClosed", err)

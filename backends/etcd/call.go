@@ -23,7 +23,7 @@ var errClosing = errors.New("etcd: backend closed during the call")
 // otherwise gives the context that the call runs under: it ends with ctx and with
 // Close.
 func (b *backend) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if b.life.Err() != nil {
+	if b.calls.Closed() {
 		return nil, nil, driver.ErrClosed
 	}
 	if ctx.Err() != nil {
@@ -31,11 +31,11 @@ func (b *backend) begin(ctx context.Context) (context.Context, context.CancelFun
 	}
 	if bound, ok := ctx.(*driver.Bound); ok {
 		until, _ := bound.Deadline()
-		call, cancel := context.WithDeadline(b.life, until)
+		call, cancel := context.WithDeadline(b.calls.Life(), until)
 		return valued{call, ctx}, cancel, nil
 	}
 	call, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(b.life, func() { cancel(errClosing) })
+	stop := context.AfterFunc(b.calls.Life(), func() { cancel(errClosing) })
 	return call, func() { stop(); cancel(nil) }, nil
 }
 
@@ -276,16 +276,4 @@ func isRefusal(err error) bool {
 // notPermitted reports whether the user may not do it.
 func notPermitted(err error) bool {
 	return errors.Is(err, rpctypes.ErrPermissionDenied)
-}
-
-// sleep waits for d, or ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ended(ctx)
-	}
 }

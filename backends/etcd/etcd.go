@@ -16,6 +16,7 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/batch"
+	"github.com/coordgo/coord/driver/call"
 	"github.com/coordgo/coord/driver/optimistic"
 )
 
@@ -31,6 +32,8 @@ const (
 	probeWithin = 5 * time.Second
 	// closeWithin bounds how long Close gives leases back.
 	closeWithin = time.Second
+	// closeWaits bounds how long it waits for calls under way, which end with it.
+	closeWaits = 2 * time.Second
 )
 
 // Claims are what this store promises; the conformance suite proves them.
@@ -109,9 +112,7 @@ type backend struct {
 	// headFor is how long the head of a shared key's queue lasts that does not ask again.
 	headFor time.Duration
 
-	life  context.Context // ends with Close
-	end   func()
-	bg    sync.WaitGroup
+	calls *call.Calls
 	close func() error
 
 	mu       sync.Mutex
@@ -149,11 +150,10 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 		entries: make(map[place]*entry), queued: make(map[string]int),
 	}
 	b.locker.store, b.remote.client = b, client
-	life, end := context.WithCancelCause(context.Background())
-	b.life, b.end = life, func() { end(errClosing) }
+	b.calls = call.New(call.Options{ErrClosing: errClosing})
 	b.close = sync.OnceValue(b.shut)
-	b.waits = newWatches(life, b.start, &b.remote)
-	b.beats = newHeartbeats(life, b.start, &b.remote)
+	b.waits = newWatches(b.calls, &b.remote)
+	b.beats = newHeartbeats(b.calls, &b.remote)
 	b.turns = optimistic.NewTable[struct{}](0)
 	b.limits.init()
 	b.Limiter = optimistic.NewLimiter(b.update)
@@ -161,7 +161,7 @@ func newBackend(ctx context.Context, client *clientv3.Client, own bool, opts []O
 	server, err := b.probe(ctx)
 	if err != nil {
 		b.own = false // whoever made the client closes it
-		b.end()
+		b.calls.Close()
 		return nil, errors.Join(err, b.disconnect())
 	}
 	b.info = driver.Info{
@@ -203,10 +203,8 @@ func (b *backend) disconnect() error {
 }
 
 func (b *backend) shut() error {
-	b.mu.Lock()
-	b.end()
-	b.mu.Unlock()
-	b.bg.Wait()
+	b.calls.Close()
+	b.calls.Wait(closeWaits)
 	b.mu.Lock()
 	for _, e := range b.entries {
 		e.unplan()

@@ -10,6 +10,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+
+	"github.com/coordgo/coord/driver/call"
 )
 
 // errSilent: a member of etcd did not answer for so long that the next request should go to another.
@@ -18,8 +20,7 @@ var errSilent = errors.New("etcd: the server did not answer in time")
 // heartbeats send the keepalives of all leases of a client on one stream, which stays open. A stream for each would log in
 // for each, on a server with a password.
 type heartbeats struct {
-	life   context.Context
-	start  func(func()) bool // in a goroutine that Close waits for; false after Close
+	calls  *call.Calls
 	server *remote
 	login  time.Duration // how long it may take to open a stream, if that is longer than patience
 
@@ -48,8 +49,8 @@ type heartbeatStream struct {
 // second each or so.
 const loginWithin = 2 * time.Second
 
-func newHeartbeats(life context.Context, start func(func()) bool, server *remote) *heartbeats {
-	h := &heartbeats{life: life, start: start, server: server}
+func newHeartbeats(calls *call.Calls, server *remote) *heartbeats {
+	h := &heartbeats{calls: calls, server: server}
 	if server.client.Username != "" {
 		h.login = loginWithin
 	}
@@ -87,8 +88,8 @@ func (h *heartbeats) current() (s *heartbeatStream, fresh bool) {
 		return h.stream, false
 	}
 	s = &heartbeatStream{open: make(chan struct{}), out: make(chan *heartbeat)}
-	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(h.life))
-	if !h.start(func() { s.run(h.server) }) {
+	s.ctx, s.end = context.WithCancelCause(clientv3.WithRequireLeader(h.calls.Life()))
+	if !h.calls.Go(func() { s.run(h.server) }) {
 		s.end(errClosing)
 		return nil, false
 	}

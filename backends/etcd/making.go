@@ -31,9 +31,9 @@ type making struct {
 // says that ctx has ended first: then the entry is removed as soon as it is known to be there.
 func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, txn *pb.TxnRequest) (resp *pb.TxnResponse, left bool, err error) {
 	answered := b.confirming(l)
-	own, cancel := context.WithTimeout(b.life, b.making)
+	own, cancel := context.WithTimeout(b.calls.Life(), b.making)
 	m := &making{e: e, done: make(chan struct{})}
-	if !b.start(func() {
+	if !b.calls.Go(func() {
 		defer cancel()
 		resp, err := b.perform(valued{own, ctx}, b.names.prefix(e.place), txn)
 		if err == nil {
@@ -49,7 +49,7 @@ func (b *backend) makeEntry(ctx context.Context, e *entry, l *lease, txn *pb.Txn
 		return m.resp, false, m.err
 	case <-ctx.Done():
 	}
-	if b.life.Err() != nil {
+	if b.calls.Closed() {
 		<-m.done // at once, for its context has ended, too: then it is known whether it was sent
 	}
 	b.mu.Lock()

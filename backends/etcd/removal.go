@@ -16,7 +16,7 @@ func (b *backend) remove(e *entry) {
 	e.unplan()
 	b.removing = append(b.removing, e)
 	if len(b.removing) == 1 {
-		b.startHeld(b.removeEntries)
+		b.calls.Go(b.removeEntries)
 	}
 }
 
@@ -25,7 +25,7 @@ func (b *backend) removeEntries() {
 	const least, most = 10 * time.Millisecond, time.Second
 	pause := least
 	for list := b.toRemove(nil); len(list) > 0; {
-		ctx, cancel := context.WithTimeout(b.life, time.Second)
+		ctx, cancel := context.WithTimeout(b.calls.Life(), time.Second)
 		err := b.reap(ctx, list)
 		cancel()
 		if err == nil {
@@ -36,7 +36,7 @@ func (b *backend) removeEntries() {
 			if isRefusal(err) {
 				b.abandon(list)
 			}
-			if sleep(b.life, pause) != nil {
+			if b.calls.Pause(b.calls.Life(), pause) != nil {
 				return
 			}
 			pause = min(2*pause, most)

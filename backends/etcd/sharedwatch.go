@@ -20,7 +20,7 @@ func (s sharedLocker) NotifyChanges(ctx context.Context, key string, changed fun
 		if began, err := s.watch(call, key, changed); !began || !errors.Is(err, errNoWatch) {
 			return err
 		}
-		if err := sleep(call, streamPause); err != nil {
+		if err := s.store.calls.Pause(call, streamPause); err != nil {
 			return err
 		}
 	}

@@ -42,7 +42,7 @@ func (b *backend) advance(ctx context.Context, w *waiter) error {
 		if over := b.over(ctx, w, err); over != nil {
 			return over
 		}
-		_ = sleep(ctx, pause)
+		_ = b.calls.Pause(ctx, pause)
 		pause = min(2*pause, most)
 	}
 }

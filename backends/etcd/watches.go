@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+
+	"github.com/coordgo/coord/driver/call"
 )
 
 // watches are watches of single keys, or of all under a prefix, all on one stream, which is written and read by a
@@ -21,8 +23,7 @@ import (
 // while thousands of events come, the server waits for its events to be read, and the client for
 // its requests, for ever.
 type watches struct {
-	life   context.Context
-	start  func(func()) bool // in a goroutine that Close waits for; false after Close
+	calls  *call.Calls
 	server *remote
 	kick   chan struct{} // there is something to write
 
@@ -49,8 +50,8 @@ type watch struct {
 // streamPause is the time from the end of a stream to the next one.
 const streamPause = 50 * time.Millisecond
 
-func newWatches(life context.Context, start func(func()) bool, server *remote) *watches {
-	return &watches{life: life, start: start, server: server, kick: make(chan struct{}, 1), begun: make(map[int64]*watch)}
+func newWatches(calls *call.Calls, server *remote) *watches {
+	return &watches{calls: calls, server: server, kick: make(chan struct{}, 1), begun: make(map[int64]*watch)}
 }
 
 // begin watches the keys from key up to end, or only key if end is "". What saw is told may be older than this call, if it
@@ -59,7 +60,7 @@ func (s *watches) begin(key, end string, saw func(*mvccpb.Event)) *watch {
 	w := &watch{saw: saw, ready: make(chan struct{}), lost: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running = s.running || s.start(s.run); !s.running {
+	if s.running = s.running || s.calls.Go(s.run); !s.running {
 		close(w.lost)
 		return w
 	}
@@ -116,10 +117,10 @@ func (s *watches) goesOn() bool {
 	s.mu.Lock()
 	s.lose()
 	s.mu.Unlock()
-	_ = sleep(s.life, streamPause)
+	_ = s.calls.Pause(s.calls.Life(), streamPause)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life.Err() != nil {
+	if s.calls.Closed() {
 		s.lose()
 	}
 	s.running = len(s.asked) > 0
@@ -137,7 +138,7 @@ func (s *watches) lose() {
 
 // stream watches until the stream breaks, or is given up.
 func (s *watches) stream() {
-	ctx, stop := context.WithCancelCause(clientv3.WithRequireLeader(s.life))
+	ctx, stop := context.WithCancelCause(clientv3.WithRequireLeader(s.calls.Life()))
 	defer stop(nil)
 	s.mu.Lock()
 	s.stop = stop

@@ -44,8 +44,8 @@ func (b *backend) processOnCluster(ctx context.Context, cmd redis.Cmder) error {
 		if !finished || !redis.IsTryAgainError(err) || try == tryAgainAtMost {
 			return b.clusterError(err)
 		}
-		if over := b.pause(ctx, wait); over != nil {
-			return fmt.Errorf("%w: %w: %w", driver.ErrNotSent, over, err)
+		if over := b.calls.Pause(ctx, wait); over != nil {
+			return fmt.Errorf("%w: %w", over, err)
 		}
 		wait = min(2*wait, tryAgainMost)
 	}
@@ -56,7 +56,7 @@ func (b *backend) processOnCluster(ctx context.Context, cmd redis.Cmder) error {
 // followed.
 func (b *backend) toMaster(ctx context.Context, cmd redis.Cmder) (sent bool, err error) {
 	args := cmd.Args()
-	if len(args) < 4 || b.closed() {
+	if len(args) < 4 || b.calls.Closed() {
 		return false, nil
 	}
 	key, ok := args[3].(string)
@@ -68,20 +68,6 @@ func (b *backend) toMaster(ctx context.Context, cmd redis.Cmder) (sent bool, err
 		return false, nil
 	}
 	return true, b.pipeliners.of(b, node).Do(ctx, cmd)
-}
-
-// pause waits for d, or says what has ended before that.
-func (b *backend) pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-b.closing:
-		return driver.ErrClosed
-	}
 }
 
 // noticeTopology makes the client of a cluster ask where the slots are, after an
@@ -110,7 +96,7 @@ func redirected(err error) bool {
 // clusterError is err, unless it only looks like that of a client that was closed: the
 // client closes its connections to a node that has left.
 func (b *backend) clusterError(err error) error {
-	if b.cluster == nil || b.closed() {
+	if b.cluster == nil || b.calls.Closed() {
 		return err
 	}
 	if errors.Is(err, redis.ErrClosed) || strings.HasPrefix(err.Error(), "redis: cluster has no nodes") {

@@ -243,7 +243,7 @@ func TestSilenceOfTheServer(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]func(last *backend){
 		"the holder comes first":            func(*backend) {},
-		"the last in the queue comes first": func(last *backend) { last.waiters.refresh(last.waiters.ctx) },
+		"the last in the queue comes first": func(last *backend) { last.waiters.refresh(last.calls.Life()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv, b := open(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/call"
 )
 
 // errClosing ends the calls under way when the backend is closed. The command
@@ -41,29 +42,19 @@ type processor interface {
 // that can end, the command therefore runs in a goroutine, which is left behind
 // when ctx ends; it ends with the deadline of ctx or the client's ReadTimeout.
 func (b *backend) do(ctx context.Context, p processor, cmd redis.Cmder) (finished bool, err error) {
-	if b.closed() {
-		return false, driver.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return false, driver.NotSent(err)
-	}
 	if b.endsByItself(ctx, p) {
+		if err := b.calls.Ready(ctx); err != nil {
+			return false, err
+		}
 		return true, p.Process(ctx, cmd)
 	}
-	result, ok := b.results.Get().(chan error)
-	if !ok {
-		result = make(chan error, 1)
-	}
-	go func() { result <- p.Process(ctx, cmd) }()
-	select {
-	case err := <-result:
-		b.results.Put(result)
-		return true, err
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-b.closing:
-		return false, errClosing
-	}
+	finished, _, err = call.Do(ctx, b.calls, func(c *call.Call) (bool, error) {
+		if !c.Send() {
+			return false, driver.ErrNotSent
+		}
+		return true, p.Process(ctx, cmd)
+	}, nil)
+	return finished, err
 }
 
 // endsByItself reports whether go-redis ends a call under ctx in time, so that it needs no goroutine of its own: a

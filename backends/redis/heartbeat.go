@@ -66,7 +66,7 @@ func (ws *waiters) refresh(ctx context.Context) bool {
 			continue
 		}
 		ws.refreshing[part] = false
-		ws.wg.Go(func() { ws.refreshPart(ctx, part, groups) })
+		ws.b.calls.Go(func() { ws.refreshPart(ctx, part, groups) })
 	}
 	ws.idle = len(ws.byNumber) == 0
 	return !ws.idle

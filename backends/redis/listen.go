@@ -25,15 +25,18 @@ const (
 // listen keeps the subscription until ctx ends, or the node has left the cluster.
 func (s *subscription) listen(ctx context.Context) {
 	for ctx.Err() == nil {
-		pubsub := s.subscribe(ctx)
+		pubsub := s.node.Subscribe(ctx)                               // does not connect
+		stop := context.AfterFunc(ctx, func() { _ = pubsub.Close() }) // ends a read
+		_ = pubsub.Subscribe(ctx, s.channel)                          // receive gets the answer
 		err := s.receive(ctx, pubsub)
+		stop()
 		_ = pubsub.Close()
 		s.failed(ctx, err)
 		if s.addr != "" && errors.Is(err, redis.ErrClosed) {
 			s.waiters.lose(s)
 			return
 		}
-		if s.waiters.b.pause(ctx, pauseAfter(err)) != nil {
+		if s.waiters.b.calls.Pause(ctx, pauseAfter(err)) != nil {
 			return
 		}
 	}
@@ -50,19 +53,6 @@ func pauseAfter(err error) time.Duration {
 	default:
 		return 0
 	}
-}
-
-// subscribe requests the subscription. receive gets the answer.
-func (s *subscription) subscribe(ctx context.Context) *redis.PubSub {
-	pubsub := s.node.Subscribe(ctx) // does not connect
-	s.waiters.mu.Lock()
-	s.pubsub = pubsub
-	ended := ctx.Err() != nil // then stop has not seen it
-	s.waiters.mu.Unlock()
-	if !ended {
-		_ = pubsub.Subscribe(ctx, s.channel)
-	}
-	return pubsub
 }
 
 // receive handles the messages. After an error the client connects and subscribes again. receive returns when that does
@@ -87,7 +77,7 @@ func (s *subscription) receive(ctx context.Context, pubsub *redis.PubSub) error 
 			return err
 		default:
 			s.failed(ctx, err)
-			if s.waiters.b.pause(ctx, pause) != nil {
+			if s.waiters.b.calls.Pause(ctx, pause) != nil {
 				return err
 			}
 			pause = min(2*pause, listenMost)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -13,17 +14,18 @@ import (
 func listensNotYet(l *waiters) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cancel, l.idle = func() {}, false
+	l.begun, l.idle = true, false
 }
 
 // listens is the answer, until the test ends.
 func listens(t *testing.T, l *waiters) {
 	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
 	t.Cleanup(func() {
 		cancel()
-		l.wg.Wait()
+		wg.Wait()
 	})
-	l.wg.Go(func() { l.heartbeats(ctx) })
+	wg.Go(func() { l.heartbeats(ctx) })
 	l.only.confirmed()
 }
 

@@ -87,7 +87,7 @@ func (b *backend) look(ctx context.Context, find func(context.Context) error) er
 		look, cancel := context.WithTimeout(ctx, within)
 		err := find(look)
 		cancel()
-		if err == nil || !timedOut(err) || ctx.Err() != nil || b.closed() {
+		if err == nil || !timedOut(err) || ctx.Err() != nil || b.calls.Closed() {
 			return err
 		}
 	}

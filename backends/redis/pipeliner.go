@@ -35,8 +35,7 @@ type pipeliner struct {
 func newPipeliner(b *backend, c *redis.Client, wait time.Duration) *pipeliner {
 	p := &pipeliner{b: b, client: c}
 	p.Batcher = batch.New[redis.Cmder](p, batch.Options{
-		Out: maxActive, Shared: maxActive, Wait: wait, Closing: b.closing, ErrClosing: errClosing,
-		Start: func(f func()) bool { go f(); return true }, // its call ends when the client is closed, or soon
+		Out: maxActive, Shared: maxActive, Wait: wait, Calls: b.calls,
 	})
 	return p
 }

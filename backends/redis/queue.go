@@ -37,7 +37,7 @@ func (b *backend) Lock(ctx context.Context, key string, r driver.Request, waits 
 			waits()
 			waits = nil
 		}
-		n, err := w.await(ctx, timer, left, b.closing)
+		n, err := w.await(ctx, timer, left, b.calls.Life().Done())
 		if err != nil {
 			return driver.Grant{}, err
 		}

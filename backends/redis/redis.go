@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/call"
 )
 
 const (
@@ -146,11 +146,9 @@ type backend struct {
 	shared     sharedScripts
 	info       driver.Info
 	pipeliners pipeliners
-	results    sync.Pool // of channels for one result each; one that has no reader any more is not put back
 	lastTTL    atomic.Pointer[boxedTTL]
 	waiters    waiters
-	closing    chan struct{}
-	once       sync.Once
+	calls      *call.Calls
 }
 
 var _ driver.Backend = (*backend)(nil)
@@ -159,7 +157,7 @@ func newBackend(ctx context.Context, client redis.UniversalClient, own bool, o o
 	if o.log == nil {
 		o.log = slog.Default()
 	}
-	b := &backend{client: client, own: own, options: o, limits: productionLimits, shared: productionShared, closing: make(chan struct{})}
+	b := &backend{client: client, own: own, options: o, limits: productionLimits, shared: productionShared, calls: call.New(call.Options{ErrClosing: errClosing})}
 	claims, kind := Claims, topologyOf(client)
 	if kind == sentinel {
 		claims = SentinelClaims
@@ -212,28 +210,19 @@ func (b *backend) Ping(ctx context.Context) error {
 	return classify(b.process(ctx, redis.NewStatusCmd(ctx, "ping")))
 }
 
-// closeWaits is how long Close waits for subscriptions to end.
+// closeWaits is how long Close waits for what is under way: a dial to a server that does not answer ends by its own
+// timeout.
 const closeWaits = 2 * time.Second
 
 // Close implements driver.Backend.
-func (b *backend) Close() error {
-	var err error
-	b.once.Do(func() {
-		close(b.closing)
-		b.options.sentinels.close()
-		b.waiters.stop()
-		if b.own {
-			err = b.client.Close()
-		}
-	})
-	return err
-}
-
-func (b *backend) closed() bool {
-	select {
-	case <-b.closing:
-		return true
-	default:
-		return false
+func (b *backend) Close() (err error) {
+	if !b.calls.Close() {
+		return nil
 	}
+	b.options.sentinels.close()
+	if b.own {
+		err = b.client.Close()
+	}
+	b.calls.Wait(closeWaits)
+	return err
 }

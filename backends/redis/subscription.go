@@ -16,10 +16,9 @@ type subscription struct {
 	channel string
 
 	// Guarded by waiters.mu.
-	up     bool // the server has confirmed the subscription
-	ups    int  // how often
-	pubsub *redis.PubSub
-	gone   bool // its node has left the cluster
+	up   bool // the server has confirmed the subscription
+	ups  int  // how often
+	gone bool // its node has left the cluster
 }
 
 // subscriber is a client, or the client of one node.
@@ -51,12 +50,12 @@ func (ws *waiters) subscriptionOf(ctx context.Context, lock string) *subscriptio
 	switch {
 	case e != nil:
 		return e
-	case ws.b.closed() || ws.cancel == nil:
+	case ws.b.calls.Closed() || !ws.begun:
 		return ws.only
 	}
 	e = ws.newSubscription(node, addr, newChannel())
 	ws.subscriptions[addr] = e
-	ws.wg.Go(func() { e.listen(ws.ctx) })
+	ws.listen(e)
 	return e
 }
 

@@ -79,7 +79,7 @@ func (b *backend) TakeAll(ctx context.Context, demands []driver.Demand) ([]drive
 		return nil, err
 	}
 	if len(parts) == 0 {
-		return nil, b.idle(ctx)
+		return nil, b.calls.Ready(ctx)
 	}
 	reply, err := b.run(ctx, b.newTakeAll(ctx, parts)).packed(6 * len(parts))
 	if err != nil {
@@ -95,15 +95,4 @@ func (b *backend) TakeAll(ctx context.Context, demands []driver.Demand) ([]drive
 		}
 	}
 	return taken, nil
-}
-
-// idle is what a call that has nothing to ask of the server answers.
-func (b *backend) idle(ctx context.Context) error {
-	if b.closed() {
-		return driver.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return driver.NotSent(err)
-	}
-	return nil
 }

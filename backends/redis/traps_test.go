@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/call"
 	"github.com/coordgo/coord/driver/limits"
 	"github.com/coordgo/coord/internal/testserver"
 )
@@ -104,7 +105,7 @@ func TestTrap02ContextBounds(t *testing.T) {
 		o.ReadTimeout, o.PoolSize = 2*hung, 1
 		client := redis.NewClient(o)
 		defer client.Close()
-		silent := &backend{client: client, closing: make(chan struct{}), limits: productionLimits}
+		silent := &backend{client: client, calls: call.New(call.Options{ErrClosing: errClosing}), limits: productionLimits}
 		bounded(t, map[string]func(ctx context.Context) error{"Ping": silent.Ping})
 	})
 }

@@ -133,8 +133,8 @@ func (b *backend) runGrant(ctx context.Context, s *script, keysAndArgs ...any) r
 			return r
 		}
 		// WAIT is of no use where a redirection would lead: ask for the place again.
-		if over := b.pause(ctx, pause); over != nil {
-			return reply{err: fmt.Errorf("%w: %w: %w", driver.ErrNotSent, over, r.err)}
+		if over := b.calls.Pause(ctx, pause); over != nil {
+			return reply{err: fmt.Errorf("%w: %w", over, r.err)}
 		}
 		pause = min(2*pause, tryAgainMost)
 	}

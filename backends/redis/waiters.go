@@ -1,15 +1,10 @@
 package redis
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"maps"
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/coordgo/coord/driver"
 )
@@ -25,13 +20,11 @@ type waiters struct {
 	// heartbeatEvery, maxSilence and offerLeast; tests change them.
 	every, silence, least time.Duration
 
-	joined     chan struct{}   // signalled when there are waiters again
-	refreshNow chan struct{}   // signalled to send a heartbeat at once
-	ctx        context.Context // that of start, until cancel
-	cancel     context.CancelFunc
-	wg         sync.WaitGroup
+	joined     chan struct{} // signalled when there are waiters again
+	refreshNow chan struct{} // signalled to send a heartbeat at once
 
 	mu            sync.Mutex
+	begun         bool // it listens, and sends heartbeats
 	last          uint64
 	byNumber      map[uint64]*waiter
 	subscriptions map[string]*subscription // by the address of the master of a cluster
@@ -69,10 +62,10 @@ func (ws *waiters) init(b *backend, pushes bool) {
 func (ws *waiters) join(lock string, r driver.Request) (*waiter, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.b.closed() {
+	if ws.b.calls.Closed() {
 		return nil, driver.ErrClosed
 	}
-	if ws.cancel == nil {
+	if !ws.begun {
 		ws.start()
 	}
 	ws.last++
@@ -90,46 +83,16 @@ func (ws *waiters) join(lock string, r driver.Request) (*waiter, error) {
 
 // start begins to listen and to send heartbeats. ws.mu is held.
 func (ws *waiters) start() {
-	ctx, cancel := context.WithCancel(context.Background())
-	ws.ctx, ws.cancel = ctx, cancel
-	ws.wg.Go(func() { ws.heartbeats(ctx) })
+	ws.begun = true
+	ws.b.calls.Go(func() { ws.heartbeats(ws.b.calls.Life()) })
 	if ws.only.channel != noChannel {
-		ws.wg.Go(func() { ws.only.listen(ctx) })
+		ws.listen(ws.only)
 	}
 }
 
-// stop ends both. It does not wait for a dial to a server that does not answer: that ends by its own
-// timeout.
-func (ws *waiters) stop() {
-	ws.mu.Lock()
-	begun := ws.cancel != nil
-	if begun {
-		ws.cancel()
-	}
-	var pubsubs []*redis.PubSub
-	for _, e := range append(slices.Collect(maps.Values(ws.subscriptions)), ws.only) {
-		if e.pubsub != nil {
-			pubsubs = append(pubsubs, e.pubsub)
-		}
-	}
-	ws.mu.Unlock()
-	if !begun {
-		return
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for _, p := range pubsubs {
-			_ = p.Close()
-		}
-		ws.wg.Wait()
-	}()
-	timer := time.NewTimer(closeWaits)
-	defer timer.Stop()
-	select {
-	case <-ended:
-	case <-timer.C:
-	}
+// listen keeps a subscription until Close.
+func (ws *waiters) listen(e *subscription) {
+	ws.b.calls.Go(func() { e.listen(ws.b.calls.Life()) })
 }
 
 // leave removes a waiter whose call of Lock has ended. Its place gets no more heartbeats.

@@ -46,7 +46,7 @@ func (l sharedLocker) NotifyChanges(ctx context.Context, key string, changed fun
 				changed()
 			}
 		}
-		n, err := w.await(ctx, timer, time.Until(due), l.b.closing)
+		n, err := w.await(ctx, timer, time.Until(due), l.b.calls.Life().Done())
 		switch {
 		case errors.Is(err, errClosing):
 			return driver.ErrClosed

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/call"
 )
 
 // Sender sends requests to one server. Its methods are called by several goroutines at once, but Join, which is not.
@@ -28,12 +29,8 @@ type Options struct {
 	Out, Shared int
 	// Wait is how long a batch waits at most for a request to return: those under way may hang.
 	Wait time.Duration
-	// Closing is closed when the adapter closes: no request waits any longer.
-	Closing <-chan struct{}
-	// ErrClosing is the error of a request that was under way then: it may have been applied.
-	ErrClosing error
-	// Start runs a function in a goroutine, and reports false if the adapter is closed.
-	Start func(func()) bool
+	// Calls are those of the adapter. When it closes, no request waits any longer.
+	Calls *call.Calls
 }
 
 // Batcher sends requests, several in one if they come faster than they are answered. It is safe for concurrent use.
@@ -67,7 +64,7 @@ type request struct {
 func New[R any](s Sender[R], o Options) *Batcher[R] { return &Batcher[R]{sender: s, Options: o} }
 
 // Do sends r and returns its error, or at the end of ctx an error that matches [driver.ErrNotSent] if r was not sent, and else
-// plain ctx.Err. When the adapter closes, that is [driver.ErrClosed], or Options.ErrClosing. The sender may then still work on r.
+// plain ctx.Err. When the adapter closes, that is [driver.ErrClosed], or the error of its calls. The sender may then still work on r.
 func (b *Batcher[R]) Do(ctx context.Context, r R) error {
 	b.mu.Lock()
 	if b.next == nil && b.free() {
@@ -87,7 +84,7 @@ func (b *Batcher[R]) Do(ctx context.Context, r R) error {
 		b.unused.Put(q)
 		return err
 	case <-ctx.Done():
-	case <-b.Closing:
+	case <-b.Calls.Life().Done():
 	}
 	return b.leave(bt, q)
 }
@@ -110,15 +107,8 @@ func (b *Batcher[R]) Idle() bool {
 }
 
 // free reports whether one more may be under way. mu is held.
-func (b *Batcher[R]) free() bool { return b.out < b.Out && b.shared < b.Shared && !b.closed() }
-
-func (b *Batcher[R]) closed() bool {
-	select {
-	case <-b.Closing:
-		return true
-	default:
-		return false
-	}
+func (b *Batcher[R]) free() bool {
+	return b.out < b.Out && b.shared < b.Shared && !b.Calls.Closed()
 }
 
 // join adds r to the next batch, unless it does not fit. mu is held.
@@ -149,9 +139,9 @@ func (b *Batcher[R]) join(ctx context.Context, r R) (*batch[R], *request) {
 
 // leave ends the wait for a request whose caller has gone.
 func (b *Batcher[R]) leave(bt *batch[R], q *request) error {
-	closed, err := b.closed(), q.ctx.Err()
+	closed, err := b.Calls.Closed(), q.ctx.Err()
 	if closed {
-		err = b.ErrClosing
+		err = context.Cause(b.Calls.Life())
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -210,7 +200,7 @@ func together(requests []*request) (context.Context, context.CancelFunc) {
 
 // start sends a batch in a goroutine, and then those that have gathered meanwhile. mu is held.
 func (b *Batcher[R]) start(bt *batch[R], ctx context.Context) {
-	if !b.Start(func() {
+	if !b.Calls.Go(func() {
 		for bt != nil {
 			b.send(ctx, bt)
 			// Callers that have their results may have further requests.
@@ -257,7 +247,7 @@ func (b *Batcher[R]) setTimer() {
 func (b *Batcher[R]) late() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.next != nil && !b.closed() {
+	if b.next != nil && !b.Calls.Closed() {
 		b.start(b.take())
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/batch"
+	"github.com/coordgo/coord/driver/call"
 )
 
 const (
@@ -28,8 +29,8 @@ type request struct {
 
 // network sees all that is sent, and says when it is answered.
 type network struct {
-	calls   chan *sentCall
-	closing chan struct{}
+	sends   chan *sentCall
+	adapter *call.Calls
 }
 
 type sentCall struct {
@@ -42,11 +43,11 @@ type sentCall struct {
 func (w *network) take(ctx context.Context, rs ...*request) error {
 	f := &sentCall{ctx: ctx, requests: rs, answer: make(chan error, 1)}
 	f.deadline, _ = ctx.Deadline()
-	w.calls <- f
+	w.sends <- f
 	select {
 	case err := <-f.answer:
 		return err
-	case <-w.closing:
+	case <-w.adapter.Life().Done():
 		return errClosing
 	}
 }
@@ -84,10 +85,10 @@ func observe(t *testing.T, test func(t *testing.T, g *observed)) { observeShared
 // observeShared is observe with so many batches under way.
 func observeShared(t *testing.T, shared int, test func(t *testing.T, g *observed)) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &observed{network: &network{make(chan *sentCall, 1000), make(chan struct{})}, t: t, results: make(chan error, 1000)}
+		calls := call.New(call.Options{ErrClosing: errClosing})
+		g := &observed{network: &network{make(chan *sentCall, 1000), calls}, t: t, results: make(chan error, 1000)}
 		g.Batcher = batch.New[*request](g.network, batch.Options{
-			Out: maxActive, Shared: shared, Wait: stall, Closing: g.closing, ErrClosing: errClosing,
-			Start: func(f func()) bool { go f(); return true },
+			Out: maxActive, Shared: shared, Wait: stall, Calls: calls,
 		})
 		test(t, g)
 		if synctest.Wait(); !g.Idle() {
@@ -115,7 +116,7 @@ func (g *observed) sent(cmds int) *sentCall {
 	g.t.Helper()
 	synctest.Wait()
 	select {
-	case f := <-g.network.calls:
+	case f := <-g.network.sends:
 		if len(f.requests) != cmds {
 			g.t.Fatalf("a call of %d requests, want %d", len(f.requests), cmds)
 		}
@@ -140,7 +141,7 @@ func (g *observed) full(ctx context.Context) (calls []*sentCall) {
 func (g *observed) nothingSent() {
 	g.t.Helper()
 	synctest.Wait()
-	if n := len(g.network.calls); n != 0 {
+	if n := len(g.network.sends); n != 0 {
 		g.t.Fatalf("%d calls, want none", n)
 	}
 }
@@ -441,7 +442,7 @@ func TestCloses(t *testing.T) {
 		g.succeeded(1)
 		calls[0] = g.sent(2)
 		g.call(ctx, 3)
-		close(g.closing)
+		g.adapter.Close()
 		unsent := 0
 		for _, err := range g.ended(maxActive - 1 + 2 + 3) {
 			switch {
@@ -469,7 +470,7 @@ func (panicking) Send(context.Context, *request) error { panic("sender") }
 
 // A caller that panics leaves its place to others.
 func TestPanic(t *testing.T) {
-	b := batch.New[*request](panicking{}, batch.Options{Out: 1, Shared: 1})
+	b := batch.New[*request](panicking{}, batch.Options{Out: 1, Shared: 1, Calls: call.New(call.Options{})})
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")
