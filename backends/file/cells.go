@@ -27,7 +27,6 @@ type store struct {
 	sharedFS func(string) (string, error)
 	settling sync.Mutex // around settle
 	clock    atomic.Pointer[clock]
-	reserve  *reserve
 	pinging  chan struct{} // full while a Ping is under way
 	calls    *call.Calls
 	shards   [shards]shard
@@ -78,7 +77,6 @@ func makeStore(ctx context.Context, dir string, sharedFS func(string) (string, e
 	if err != nil {
 		return nil, fmt.Errorf("file store: %w", join(err, s.clock.Load().close()))
 	}
-	s.reserve = newReserve(s.dir)
 	s.nextTidy.Store(now.Add(tidyEvery).UnixMicro())
 	return s, nil
 }
@@ -155,11 +153,11 @@ func (s *store) change(u *update) (now time.Time, sweep bool, err error) {
 	if now, err = s.clock.Load().now(); err != nil {
 		return now, false, driver.NotSent(err)
 	}
-	c, release, err := s.reserve.openCell(filepath.Join(u.sh.dir, u.file))
+	c, err := openCell(filepath.Join(u.sh.dir, u.file))
 	if err != nil {
 		return now, false, driver.NotSent(err)
 	}
-	defer release()
+	defer c.close()
 	if s.inside != nil {
 		s.inside(u.file)
 	}
@@ -266,6 +264,11 @@ func (s *store) Ping(ctx context.Context) error {
 	return err
 }
 
+// Describe implements driver.Operator.
+func (s *store) Describe(context.Context) (map[string]string, error) {
+	return map[string]string{"topology": "one directory"}, nil
+}
+
 // Close ends the calls that wait and closes the files. If the file system does not
 // answer, it leaves those that wait for it, and closes the files when they end.
 func (s *store) Close() error {
@@ -287,7 +290,7 @@ func (s *store) closeFiles() (err error) {
 		err = join(err, sh.guard.close())
 		<-sh.turn
 	}
-	return join(err, join(s.reserve.close(), s.clock.Load().close()))
+	return join(err, s.clock.Load().close())
 }
 
 // join puts two errors on one line.

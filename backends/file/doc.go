@@ -48,9 +48,8 @@
 //
 // During other calls, clients remove cells that are no longer needed; the cell of a
 // lock stays for an hour after the lease. You may delete the directory, as a whole,
-// when no process uses it. A client keeps up to 66 files open, one of them as a
-// reserve: it renews and releases its holds when the process has no descriptors
-// left.
+// when no process uses it. A client keeps up to 65 files open. Each call opens another one: holds
+// are not renewed while the process has no descriptors left.
 //
 // It is tested on Linux. Darwin, the BSDs and Windows have what it needs.
 package file

@@ -7,6 +7,3 @@ import "errors"
 // notDirectory is the error when a file is where a directory should be; here it
 // has no name of its own.
 var notDirectory = errors.New("not a directory")
-
-// outOfDescriptors cannot tell here.
-func outOfDescriptors(error) bool { return false }

@@ -1,16 +1,12 @@
 package file
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -138,64 +134,4 @@ func TestHoldsOnAFullDisk(t *testing.T) {
 	s.clock.Load().mark.Add(-2 * markEvery.Microseconds())
 	wantErr(t, "Unlock", b.Unlock(ctx, "released", "a"), nil)
 	wantErr(t, "TryLock of a key that is free", second(b.TryLock(ctx, "released", request("b", time.Hour))), nil)
-}
-
-func init() { roles["starve"] = starveRole }
-
-// starveRole holds locks, opens files until there are no descriptors left, and goes
-// on with what it holds.
-func starveRole(dir string) error {
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 200, Max: 200}); err != nil {
-		return err
-	}
-	b, err := New(dir)
-	if err != nil {
-		return err
-	}
-	l, ctx := b, context.Background()
-	const holds = 20
-	each := func(what string, call func(key string) error) error {
-		errs := make([]error, holds)
-		var wg sync.WaitGroup
-		for i := range holds {
-			wg.Go(func() { errs[i] = call(strconv.Itoa(i)) })
-		}
-		wg.Wait()
-		if err := errors.Join(errs...); err != nil {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-		return nil
-	}
-	request := request("a", time.Hour)
-	err = each("lock", func(key string) error { return second(l.TryLock(ctx, key, request)) })
-	var hoard []*os.File
-	for err == nil {
-		var f *os.File
-		if f, err = os.Open(os.DevNull); err == nil {
-			hoard = append(hoard, f)
-		}
-	}
-	if !errors.Is(err, syscall.EMFILE) {
-		return err
-	}
-	for range 3 {
-		if err := each("renewal", func(key string) error { return second(l.Renew(ctx, key, request)) }); err != nil {
-			return err
-		}
-	}
-	if err := each("unlock", func(key string) error { return l.Unlock(ctx, key, request.ID) }); err != nil {
-		return err
-	}
-	for _, f := range hoard {
-		_ = f.Close()
-	}
-	err = each("lock again", func(key string) error { return second(l.TryLock(ctx, key, request)) })
-	return errors.Join(err, b.Close())
-}
-
-// Out of descriptors, holds are renewed and released.
-func TestOutOfDescriptors(t *testing.T) {
-	if rest, err := start(t, "starve", t.TempDir()).wait(); err != nil {
-		t.Errorf("%v: %s", err, rest)
-	}
 }

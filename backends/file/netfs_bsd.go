@@ -19,12 +19,3 @@ func sharedFS(dir string) (string, error) {
 	}
 	return unix.ByteSliceToString(st.Fstypename[:]), nil
 }
-
-// fsName names the filesystem of dir.
-func fsName(dir string) string {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return ""
-	}
-	return unix.ByteSliceToString(st.Fstypename[:])
-}

@@ -35,23 +35,3 @@ func sharedFS(dir string) (string, error) {
 	}
 	return shared[uint32(st.Type)], nil
 }
-
-// local are the filesystems of one machine that are met most.
-var local = map[uint32]string{
-	unix.EXT4_SUPER_MAGIC:      "ext4", // ext2 and ext3, too
-	unix.XFS_SUPER_MAGIC:       "XFS",
-	unix.BTRFS_SUPER_MAGIC:     "Btrfs",
-	unix.F2FS_SUPER_MAGIC:      "F2FS",
-	unix.OVERLAYFS_SUPER_MAGIC: "overlay",
-	unix.TMPFS_MAGIC:           "tmpfs",
-	0x2fc12fc1:                 "ZFS",
-}
-
-// fsName names the filesystem of dir, "" if it is none of those.
-func fsName(dir string) string {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return ""
-	}
-	return local[uint32(st.Type)]
-}

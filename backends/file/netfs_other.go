@@ -4,6 +4,3 @@ package file
 
 // sharedFS cannot tell here.
 func sharedFS(string) (string, error) { return "", nil }
-
-// fsName cannot tell here.
-func fsName(string) string { return "" }

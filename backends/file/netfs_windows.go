@@ -17,6 +17,3 @@ func sharedFS(dir string) (string, error) {
 	}
 	return "", nil
 }
-
-// fsName cannot tell here.
-func fsName(string) string { return "" }
