@@ -1,11 +1,9 @@
 package memcached
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -13,9 +11,6 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/doctor"
 )
-
-// told is what a server tells of itself now.
-type told struct{ settings, stats, items doctor.Settings }
 
 // Check implements driver.Operator. Behind an application's client the servers cannot be seen.
 func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
@@ -47,25 +42,6 @@ func (b *backend) Check(ctx context.Context) ([]driver.Finding, error) {
 		}
 	}
 	return r.Findings, nil
-}
-
-// tell asks one server.
-func (c *call) tell() (s told, err error) {
-	if err := c.client.Ping(); err != nil { // which makes the connection
-		return s, notSent(err)
-	}
-	err = c.conn.raw(func(conn net.Conn, r *bufio.Reader) (err error) {
-		for kind, values := range map[string]*doctor.Settings{"settings": &s.settings, "": &s.stats, "items": &s.items} {
-			if *values, err = stats(conn, r, kind); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return s, notSent(err)
-	}
-	return s, nil
 }
 
 // judge compares what a server tells with what docs/operations/memcached.md asks for. of is

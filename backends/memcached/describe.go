@@ -19,11 +19,11 @@ func (b *backend) Describe(ctx context.Context) (map[string]string, error) {
 		settings["topology"] = fmt.Sprintf("%d servers", n)
 	}
 	for _, s := range b.pools.servers {
-		about := b.pools.byAddr[s.addr].about.Load()
-		if about == nil {
+		told := b.pools.byAddr[s.addr].told.Load()
+		if told == nil {
 			continue // it was away when the store was opened, and was not used since
 		}
-		for name, value := range about.settings {
+		for name, value := range told.settings {
 			if described[name] {
 				settings[name] = value
 			}

@@ -20,12 +20,12 @@ func (b *backend) enter(ctx context.Context) error {
 	var failed []error
 	for _, addr := range b.pools.addrs {
 		p := b.pools.byAddr[addr]
-		about := p.about.Load()
-		if about == nil {
+		told := p.told.Load()
+		if told == nil {
 			continue // it is away
 		}
 		if b.info.Server == "" {
-			b.info.Server = strings.TrimSpace("memcached " + about.version)
+			b.info.Server = strings.TrimSpace("memcached " + told.version)
 		}
 		err := p.named(b.claim(ctx, p))
 		if full(err) {

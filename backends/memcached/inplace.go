@@ -56,7 +56,7 @@ func (c *call) replaceInPlace(n name, fn change, refused error) (value, error) {
 
 // expire sets when an item expires, if it is still the one that was read.
 func (c *call) expire(item *memcache.Item, expiration int32) error {
-	if about := c.conn.pool.about.Load(); about == nil || before(about.version, metaVersion) {
+	if told := c.conn.pool.told.Load(); told == nil || before(told.version, metaVersion) {
 		return errNoMeta
 	}
 	text := fmt.Sprintf("md %s C%d", item.Key, item.CasID)

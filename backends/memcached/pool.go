@@ -58,10 +58,10 @@ func (ps *pools) each(fn func(*pool) error) []error {
 // pool has the connections to one server, at most as many as there are slots.
 type pool struct {
 	addr  string
-	about atomic.Pointer[about] // what the server said when it was probed; nil before
-	addrs []string              // of all servers, sorted
-	list  string                // of all servers, as it is stored at this one
-	life  time.Duration         // of the stored list
+	told  atomic.Pointer[told] // what the server said when it was probed; nil before
+	addrs []string             // of all servers, sorted
+	list  string               // of all servers, as it is stored at this one
+	life  time.Duration        // of the stored list
 	seen  seen
 
 	make  func() *conn

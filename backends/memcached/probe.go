@@ -26,55 +26,62 @@ var metaVersion = [3]int{1, 6, 0}
 // compare-and-swap, and should not evict. A full server cannot be tried: there its settings count.
 func (c *call) probe() error {
 	p := c.conn.pool
-	if p.about.Load() != nil {
+	if p.told.Load() != nil {
 		return nil
 	}
 	err := tryCAS(c.client)
 	untried := full(err)
-	if untried {
-		err = c.client.Ping() // on a new connection: a refused write has ended the last one
-	}
-	if err != nil {
+	if err != nil && !untried {
 		return notSent(err)
 	}
-	a, err := c.inquire()
+	t, err := c.tell()
 	if err != nil {
-		return notSent(err)
+		return err
 	}
-	if untried && a.settings["cas_enabled"] != "yes" {
+	if untried && t.settings["cas_enabled"] != "yes" {
 		return fmt.Errorf("%w: the server is full, and does not tell whether compare-and-swap works", driver.ErrNotSent)
 	}
-	if before(a.version, minVersion) {
-		return fmt.Errorf("%w: memcached %s: want %d.%d.%d or later", driver.ErrUnsupported, a.version, minVersion[0], minVersion[1], minVersion[2])
+	if before(t.version, minVersion) {
+		return fmt.Errorf("%w: memcached %s: want %d.%d.%d or later", driver.ErrUnsupported, t.version, minVersion[0], minVersion[1], minVersion[2])
 	}
-	switch a.settings["evictions"] {
+	switch t.settings["evictions"] {
 	case "on":
 		c.b.log.Warn("memcached: the server evicts items when its memory is full: locks and limits can be lost before their time; give coord a server of its own, with -M", "server", p.addr)
 	case "":
 		c.b.log.Warn("memcached: the server does not tell its settings: whether it evicts is not checked", "server", p.addr)
 	}
-	p.about.Store(&a)
+	p.told.Store(&t)
 	return nil
 }
 
-// about is what a server says of itself; what it does not say is "", or not there.
-type about struct {
-	version  string
-	settings doctor.Settings
+// told is what a server tells of itself; what it does not tell is "", or not there.
+type told struct {
+	version                string
+	settings, stats, items doctor.Settings
 }
 
-// inquire asks for what gomemcache has no commands for.
-func (c *call) inquire() (a about, err error) {
+// tell asks for what gomemcache has no commands for.
+func (c *call) tell() (t told, err error) {
+	if err := c.client.Ping(); err != nil { // which makes the connection: a refused write has ended the last one
+		return t, notSent(err)
+	}
 	err = c.conn.raw(func(conn net.Conn, r *bufio.Reader) error {
 		line, err := command(conn, r, "version\r\n")
 		if err != nil {
 			return err
 		}
-		a.version, _ = strings.CutPrefix(line, "VERSION ")
-		a.settings, err = stats(conn, r, "settings")
-		return err
+		t.version, _ = strings.CutPrefix(line, "VERSION ")
+		for kind, values := range map[string]*doctor.Settings{"settings": &t.settings, "": &t.stats, "items": &t.items} {
+			if *values, err = stats(conn, r, kind); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	return a, err
+	if err != nil {
+		return t, notSent(err)
+	}
+	return t, nil
 }
 
 // stats asks for statistics of one kind; "" is the general ones. A server that does not tell answers with one line of an
