@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,12 +61,12 @@ func (b *backend) examine(ctx context.Context, s server) (st state, err error) {
 			return s.Process(ctx, redis.NewScanCmd(ctx, s.Process, "scan", 0, "match", lockKey("probe"), "count", 1))
 		}},
 		{"hgetall", func() error {
-			return s.Process(ctx, redis.NewMapStringStringCmd(ctx, "hgetall", cmp.Or(s.key, lockKey("probe"))+":shared"))
+			return s.Process(ctx, redis.NewMapStringStringCmd(ctx, "hgetall", sharedKey("probe")))
 		}},
 	} {
 		if err := try.run(); refused(err) {
 			st.missing = append(st.missing, try.command)
-		} else if err != nil {
+		} else if err != nil && !redirected(err) {
 			return st, err
 		}
 	}

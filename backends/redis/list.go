@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -50,7 +48,7 @@ func (l sharedLocker) List(ctx context.Context, prefix string) iter.Seq2[string,
 func (b *backend) names(ctx context.Context, prefix, suffix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		named := func(key string, err error) bool { return yield(untagged(key, suffix), err) }
-		servers, err := b.listed(ctx)
+		servers, err := b.servers(ctx)
 		for _, s := range servers {
 			goOn, failed := b.scan(ctx, s, pattern(prefix, suffix), named)
 			if !goOn {
@@ -67,25 +65,6 @@ func (b *backend) names(ctx context.Context, prefix, suffix string) iter.Seq2[st
 			yield("", classify(b.clusterError(err)))
 		}
 	}
-}
-
-// listed are the servers that locks live on, in a certain order.
-func (b *backend) listed(ctx context.Context) (servers []server, err error) {
-	if b.cluster == nil {
-		return []server{{processor: b.client}}, nil
-	}
-	var nodes map[string]*server
-	err = b.look(ctx, func(ctx context.Context) error {
-		nodes, err = b.nodes(ctx)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, addr := range slices.Sorted(maps.Keys(nodes)) {
-		servers = append(servers, *nodes[addr])
-	}
-	return servers, nil
 }
 
 // scan yields the keys of one server. goOn is false if the loop has ended.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/call"
 )
 
 // Partition implements driver.Backend: the address of the master that key lives on. A store
@@ -57,93 +60,76 @@ const (
 type server struct {
 	processor
 	addr string // of a master of a cluster
-	key  string // one that lives there
 }
 
-// serves makes sure that a server does. A node answers PING also when the cluster is down.
+// serves makes sure that a server does. A node answers PING also when the cluster is down; one that says where a key is, is up.
 func (s server) serves(ctx context.Context) error {
-	if s.key == "" {
+	if s.addr == "" {
 		return s.Process(ctx, redis.NewStatusCmd(ctx, "ping"))
 	}
-	return s.Process(ctx, redis.NewIntCmd(ctx, "pttl", s.key))
+	err := s.Process(ctx, redis.NewIntCmd(ctx, "pttl", lockKey("ping")))
+	if redirected(err) {
+		return nil
+	}
+	return err
 }
 
-// servers are all of them.
-func (b *backend) servers(ctx context.Context) (servers []server, err error) {
+// servers are all of them, in a certain order. A node of a cluster that does not say where the slots are is not waited for
+// while others may.
+func (b *backend) servers(ctx context.Context) ([]server, error) {
 	if b.cluster == nil {
 		return []server{{processor: b.client}}, nil
 	}
-	err = b.look(ctx, func(ctx context.Context) error {
-		servers, err = b.masters(ctx)
-		return err
-	})
-	return servers, err
-}
-
-// look calls find, which looks where the slots of a cluster are. A node that does not answer is not waited
-// for while others may.
-func (b *backend) look(ctx context.Context, find func(context.Context) error) error {
 	for within := firstLook; ; within *= 2 {
 		look, cancel := context.WithTimeout(ctx, within)
-		err := find(look)
+		masters, err := b.masters(look)
 		cancel()
 		if err == nil || !timedOut(err) || ctx.Err() != nil || b.calls.Closed() {
-			return err
+			return masters, err
 		}
 	}
 }
 
-// nodes are the masters of a cluster, by their address.
-func (b *backend) nodes(ctx context.Context) (map[string]*server, error) {
+// masters are those of a cluster.
+func (b *backend) masters(ctx context.Context) (masters []server, err error) {
 	var mu sync.Mutex
-	byAddr := map[string]*server{}
-	err := b.cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+	err = b.cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
-		addr := node.Options().Addr
-		byAddr[addr] = &server{processor: node, addr: addr}
+		masters = append(masters, server{node, node.Options().Addr})
 		return nil
 	})
-	return byAddr, err
+	if err == nil && len(masters) == 0 {
+		err = fmt.Errorf("%w: the cluster has no master", driver.ErrNotSent)
+	}
+	slices.SortFunc(masters, func(a, b server) int { return strings.Compare(a.addr, b.addr) })
+	return masters, err
 }
 
-// masters are those of a cluster, each with a key of its own.
-func (b *backend) masters(ctx context.Context) ([]server, error) {
-	byAddr, err := b.nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	// A few tries find a key of each master. One that has hardly a slot may be left out.
-	var servers []server
-	for i := 0; len(servers) < len(byAddr) && i < 1000*len(byAddr); i++ {
-		key := lockKey(fmt.Sprint("ping", i))
-		if s := byAddr[b.part(key)]; s != nil && s.key == "" {
-			s.key = key
-			servers = append(servers, *s)
-		}
-	}
-	if len(servers) == 0 {
-		return nil, fmt.Errorf("%w: no master has a slot", driver.ErrNotSent)
-	}
-	return servers, nil
-}
-
-// census is what servers have answered to ask. It is a processor, so that a call can leave
-// it behind when its ctx ends.
+// census is what servers have answered.
 type census[T any] struct {
-	b       *backend
-	ask     func(ctx context.Context, s server) (T, error)
 	answers []T
 	silent  []error // of each server that has not answered
 }
 
-// Process asks all servers at once. When one has answered, the others have partWithin more. The
-// command it is given is ignored.
-func (c *census[T]) Process(ctx context.Context, _ redis.Cmder) error {
-	servers, err := c.b.servers(ctx)
+// askAll asks all servers at once. When one has answered, the others have partWithin more. It fails if none answers, and
+// gives the error of each that does not.
+func askAll[T any](ctx context.Context, b *backend, ask func(ctx context.Context, s server) (T, error)) (answers []T, silent []error, err error) {
+	c, _, err := call.Do(ctx, b.calls, func(*call.Call) (census[T], error) {
+		servers, err := b.servers(ctx)
+		if err != nil {
+			return census[T]{}, err
+		}
+		return hold(ctx, servers, ask)
+	}, nil)
 	if err != nil {
-		return err
+		return nil, nil, classify(b.clusterError(err))
 	}
+	return c.answers, c.silent, nil
+}
+
+// hold holds a census.
+func hold[T any](ctx context.Context, servers []server, ask func(ctx context.Context, s server) (T, error)) (c census[T], err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
@@ -156,7 +142,7 @@ func (c *census[T]) Process(ctx context.Context, _ redis.Cmder) error {
 	for _, s := range servers {
 		silent[s] = errUnanswered
 		go func() {
-			value, err := c.ask(ctx, s)
+			value, err := ask(ctx, s)
 			answers <- answer{s, value, err}
 		}()
 	}
@@ -176,21 +162,11 @@ func (c *census[T]) Process(ctx context.Context, _ redis.Cmder) error {
 	}
 	for s, err := range silent {
 		if len(silent) == len(servers) {
-			return err
+			return c, err
 		}
 		c.silent = append(c.silent, fmt.Errorf("%s: %w", s.addr, err))
 	}
-	return nil
+	return c, nil
 }
 
 var errUnanswered = errors.New("no answer")
-
-// askAll asks each server. It fails if none answers, and gives the error of each that does
-// not.
-func askAll[T any](ctx context.Context, b *backend, ask func(ctx context.Context, s server) (T, error)) (answers []T, silent []error, err error) {
-	c := &census[T]{b: b, ask: ask}
-	if _, err := b.do(ctx, c, nil); err != nil {
-		return nil, nil, classify(b.clusterError(err))
-	}
-	return c.answers, c.silent, nil
-}

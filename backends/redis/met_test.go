@@ -70,14 +70,14 @@ func TestWhatIsMetInPlaceOfRedis(t *testing.T) {
 		url, want string
 		is        error
 	}{
-		"twemproxy":            {"redis://" + proxy(""), "a proxy such as twemproxy", io.EOF},
+		"twemproxy":            {"redis://" + proxy(""), "the server closed the connection: check the port", io.EOF},
 		"Envoy":                {"redis://" + proxy("-ERR unknown command 'info', with args beginning with: 'server'\r\n"), "Envoy answers", driver.ErrNotSent},
 		"an older Envoy":       {"redis://" + proxy("-unsupported command 'info'\r\n"), "Envoy answers", driver.ErrNotSent},
 		"INFO was renamed":     {"redis://" + renamed.Addr, "INFO was renamed: give the address of the server itself", driver.ErrNotSent},
 		"a sentinel":           {"redis://" + sentinels.Sentinels()[0], "the server is a sentinel: use redis+sentinel://", driver.ErrUnsupported},
 		"an active replica":    {"redis://" + info("role:active-replica"), "active replica of KeyDB: two of them grant a lock twice", driver.ErrUnsupported},
-		"PostgreSQL":           {"redis://" + testserver.Postgres(t).Addr, "PostgreSQL answers there: check the port", io.EOF},
-		"etcd":                 {"redis://" + testserver.Etcd(t).Addr, "etcd answers there: check the port", nil},
+		"PostgreSQL":           {"redis://" + testserver.Postgres(t).Addr, "the server closed the connection: check the port", io.EOF},
+		"etcd":                 {"redis://" + testserver.Etcd(t).Addr, "check the port", nil},
 		"several hosts":        {"redis://a,b", "2 hosts: want one, or redis+cluster:// for the nodes of a cluster, or redis+sentinel://", driver.ErrInvalid},
 		"several Valkey hosts": {"valkey://a,b", "or redis+cluster://", driver.ErrInvalid},
 	} {

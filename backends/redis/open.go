@@ -70,7 +70,7 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 	b, err := newBackend(ctx, client, true, t.wait)
 	if err != nil {
 		t.wait.sentinels.close()
-		return nil, errors.Join(t.explain(ctx, err), client.Close())
+		return nil, errors.Join(t.url.Explain(err), client.Close())
 	}
 	return b, nil
 }

@@ -136,7 +136,7 @@ func ofRedis(t *testing.T) []mistake {
 		{"`rediss://` with a plain port", "rediss://:" + secret + "@" + open, "no answer in time: check host and port; if the port does not speak TLS, use redis://: "},
 		{"", "memcached://" + open, "the server does not speak the protocol of memcached: check the port: "},
 		{"", "etcd://" + open, "the server does not speak the protocol of etcd: check the port: "},
-		{"", "redis://" + testserver.Etcd(t).Addr, "etcd answers there: check the port: "},
+		{"", "redis://" + testserver.Etcd(t).Addr, "the server closed the connection: check the port; if it speaks TLS, use rediss://: "},
 	}
 }
 
@@ -227,7 +227,7 @@ func ofPostgres(t *testing.T) []mistake {
 		{"a PostgreSQL user who may not make the tables", postgres("app", plain, "/postgres?sslmode=disable"), "schema coord lacks tables or functions: run what coord schema postgres prints, as a user who may make them"},
 		{"`sslmode=require` with a server without TLS", postgres(root, plain, "/postgres?sslmode=require"), "the server has no TLS: set ssl = on there, or sslmode=disable: "},
 		{"", postgres(root, secure, "/postgres?sslmode=verify-full"), "the server's certificate is of an unknown authority: give sslrootcert: "},
-		{"", "redis://" + plain, "PostgreSQL answers there: check the port: "},
+		{"", "redis://" + plain, "the server closed the connection: check the port; if it speaks TLS, use rediss://: "},
 		{"", "memcached://" + plain, "the server closed the connection: check the port; if it speaks TLS, use memcacheds://: "},
 	}
 }
