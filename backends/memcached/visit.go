@@ -79,24 +79,13 @@ func (v *visit) write(ctx context.Context, key string, old *memcache.Item, value
 
 // store adds an item or swaps it.
 func (c *call) store(item *memcache.Item, add bool) (done bool, err error) {
-	switch {
-	case !c.send():
-		return false, notSent(errGone)
-	case add:
-		err = c.client.Add(item)
-	case c.stale():
-		return false, nil
-	default:
-		err = c.client.CompareAndSwap(item)
+	if add {
+		err = c.add(item)
+	} else {
+		err = c.cas(item)
 	}
-	c.noteBroken(err)
-	switch {
-	case err == nil:
-		return true, nil
-	case answer(err):
+	if answer(err) {
 		return false, nil
-	case refused(err):
-		return false, notSent(err)
 	}
-	return false, err
+	return err == nil, err
 }
