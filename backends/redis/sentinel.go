@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordgo/coord/driver/call"
 )
 
 const (
@@ -38,9 +40,7 @@ type resolver struct {
 	options *redis.UniversalOptions
 	peers   []*peer
 	log     *slog.Logger
-	ctx     context.Context // ends with close
-	end     context.CancelFunc
-	wg      sync.WaitGroup
+	calls   *call.Calls
 	asap    chan struct{} // has room for one: next is to begin now
 
 	mu    sync.Mutex
@@ -64,15 +64,14 @@ type election struct {
 }
 
 func newResolver(o *redis.UniversalOptions, log *slog.Logger) *resolver {
-	r := &resolver{options: o, log: log, asap: make(chan struct{}, 1)}
-	r.ctx, r.end = context.WithCancel(context.Background())
+	r := &resolver{options: o, log: log, calls: call.New(call.Options{ErrClosing: errClosedResolver}), asap: make(chan struct{}, 1)}
 	for _, addr := range o.Addrs {
 		r.peers = append(r.peers, &peer{addr: addr})
 	}
 	r.doubt = r.requestLocked()
-	r.wg.Go(r.run)
+	r.calls.Go(r.run)
 	for _, p := range r.peers {
-		r.wg.Go(func() { r.follow(p) })
+		r.calls.Go(func() { r.follow(p) })
 	}
 	return r
 }
@@ -82,8 +81,8 @@ func (r *resolver) close() {
 	if r == nil {
 		return
 	}
-	r.end()
-	r.wg.Wait()
+	r.calls.Close()
+	r.calls.Wait(closeWaits)
 	for _, p := range r.peers {
 		p.mu.Lock() // waits for the last question
 		if p.client != nil {
@@ -95,7 +94,7 @@ func (r *resolver) close() {
 
 // run looks when that is requested, and now and then.
 func (r *resolver) run() {
-	for r.ctx.Err() == nil {
+	for !r.calls.Closed() {
 		r.mu.Lock()
 		e := r.requestLocked()
 		r.next = nil // whoever requests one from now on may know what this one does not see
@@ -114,7 +113,7 @@ func (r *resolver) run() {
 		select {
 		case <-r.asap:
 		case <-time.After(lookEvery):
-		case <-r.ctx.Done():
+		case <-r.calls.Life().Done():
 		}
 	}
 }
@@ -140,7 +139,7 @@ func (r *resolver) requestLocked() *election {
 func (r *resolver) suspect(m *master) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m != nil && r.now == m && r.ctx.Err() == nil {
+	if m != nil && r.now == m && !r.calls.Closed() {
 		r.doubt = r.requestLocked()
 	}
 }
@@ -170,7 +169,7 @@ func (r *resolver) master(ctx context.Context) (*master, error) {
 		case <-e.done:
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-r.ctx.Done():
+		case <-r.calls.Life().Done():
 			return nil, errClosedResolver
 		}
 		r.mu.Lock()
@@ -257,10 +256,10 @@ func (r *resolver) elect(v view) {
 		return
 	}
 	m := &master{view: v}
-	m.ctx, m.retire = context.WithCancel(r.ctx)
+	m.ctx, m.retire = context.WithCancel(r.calls.Life())
 	r.now, r.doubt = m, nil
 	if old != nil {
 		old.retire()
-		r.log.InfoContext(r.ctx, "redis: the sentinels have elected another master", "master", v.addr, "before", old.addr, "epoch", v.epoch)
+		r.log.InfoContext(r.calls.Life(), "redis: the sentinels have elected another master", "master", v.addr, "before", old.addr, "epoch", v.epoch)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -33,7 +32,7 @@ var errSilent = fmt.Errorf("no answer within %v: %w", askWithin, os.ErrDeadlineE
 
 // ask asks one sentinel. It takes askWithin at most, also if the question before is not answered yet.
 func (r *resolver) ask(p *peer) sentinelAnswer {
-	ctx, cancel := context.WithTimeout(r.ctx, askWithin)
+	ctx, cancel := context.WithTimeout(r.calls.Life(), askWithin)
 	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,26 +87,23 @@ func parseAnswer(about map[string]string, where []string) (a sentinelAnswer) {
 
 // follow requests a look whenever a sentinel tells of a failover, until the resolver is closed.
 func (r *resolver) follow(p *peer) {
-	for r.ctx.Err() == nil {
+	for !r.calls.Closed() {
 		client := r.sentinelClient(p)
 		// What the leader of a failover says first, and what all say.
-		pubsub := client.Subscribe(r.ctx, "+promoted-slave", "+switch-master")
-		stop := context.AfterFunc(r.ctx, func() { _ = pubsub.Close() })
+		pubsub := client.Subscribe(r.calls.Life(), "+promoted-slave", "+switch-master")
+		stop := context.AfterFunc(r.calls.Life(), func() { _ = pubsub.Close() })
 		r.receive(pubsub)
 		stop()
 		_ = pubsub.Close()
 		_ = client.Close()
-		select {
-		case <-r.ctx.Done():
-		case <-time.After(lookEvery): // the looks go on meanwhile
-		}
+		_ = r.calls.Pause(r.calls.Life(), lookEvery) // the looks go on meanwhile
 	}
 }
 
 // receive returns when the connection fails or is silent for two intervals, after a PING.
 func (r *resolver) receive(pubsub *redis.PubSub) {
 	for asked := false; ; {
-		said, err := pubsub.ReceiveTimeout(r.ctx, lookEvery)
+		said, err := pubsub.ReceiveTimeout(r.calls.Life(), lookEvery)
 		switch said.(type) {
 		case *redis.Subscription, *redis.Message: // something may have happened before it
 			r.request()
@@ -117,7 +113,7 @@ func (r *resolver) receive(pubsub *redis.PubSub) {
 			asked = false
 		case timedOut(err) && !asked:
 			asked = true
-			_ = pubsub.Ping(r.ctx)
+			_ = pubsub.Ping(r.calls.Life())
 		default:
 			return
 		}
@@ -129,11 +125,11 @@ func (r *resolver) sentinelClient(p *peer) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: p.addr, Username: r.options.SentinelUsername, Password: r.options.SentinelPassword, ClientName: r.options.ClientName,
 		Dialer: quiet(func(ctx context.Context, network, addr string) (net.Conn, error) {
-			nc, err := r.connect(ctx, r.ctx, network, addr)
+			nc, err := r.connect(ctx, r.calls.Life(), network, addr)
 			if err != nil {
 				return nil, err
 			}
-			return guard(r.ctx, nc, func() {}), nil
+			return guard(r.calls.Life(), nc, func() {}), nil
 		}),
 		DialTimeout: askWithin, ReadTimeout: askWithin, WriteTimeout: askWithin, ContextTimeoutEnabled: true,
 		MaxRetries: -1, DialerRetries: 1, PoolSize: 2, PipelinePoolSize: -1, DisableIdentity: true, Protocol: 2,

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/driver/call"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
@@ -45,9 +46,8 @@ func resolverAt(t *testing.T, v view) *resolver {
 	t.Helper()
 	r := &resolver{
 		options: &redis.UniversalOptions{DialTimeout: hung, ReadTimeout: hung, WriteTimeout: hung, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1},
-		log:     slog.New(slog.DiscardHandler), asap: make(chan struct{}, 1),
+		log:     slog.New(slog.DiscardHandler), asap: make(chan struct{}, 1), calls: call.New(call.Options{ErrClosing: errClosedResolver}),
 	}
-	r.ctx, r.end = context.WithCancel(t.Context())
 	t.Cleanup(r.close)
 	r.elect(v)
 	return r
