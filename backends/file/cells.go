@@ -50,7 +50,7 @@ type shard struct {
 // openStore opens the store within ctx. One that is open too late is closed again.
 func openStore(ctx context.Context, dir string, sharedFS func(string) (string, error)) (*store, error) {
 	calls := call.New(call.Options{ErrClosing: errClosing, Grace: grace})
-	s, left, err := call.Do(ctx, calls, func(*call.Call) (*store, error) { return makeStore(ctx, dir, sharedFS, calls) }, func(s *store, err error) {
+	s, left, err := call.DoSend(ctx, calls, func(*call.Call) (*store, error) { return makeStore(ctx, dir, sharedFS, calls) }, func(s *store, err error) {
 		if err == nil {
 			_ = s.Close() // nobody is there who would be told
 		}

@@ -1,8 +1,10 @@
 package file
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -134,4 +136,50 @@ func TestHoldsOnAFullDisk(t *testing.T) {
 	s.clock.Load().mark.Add(-2 * markEvery.Microseconds())
 	wantErr(t, "Unlock", b.Unlock(ctx, "released", "a"), nil)
 	wantErr(t, "TryLock of a key that is free", second(b.TryLock(ctx, "released", request("b", time.Hour))), nil)
+}
+
+func init() { roles["starve"] = starveRole }
+
+// starveRole holds a lock and opens files until there are no descriptors left. That is no loss: what the store cannot be asked
+// was not sent, and the hold is there when there are descriptors again.
+func starveRole(dir string) error {
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 200, Max: 200}); err != nil {
+		return err
+	}
+	b, err := New(dir)
+	if err != nil {
+		return err
+	}
+	ctx, held := context.Background(), request("a", time.Hour)
+	_, err = b.TryLock(ctx, "k", held)
+	var hoard []*os.File
+	for err == nil {
+		var f *os.File
+		if f, err = os.Open(os.DevNull); err == nil {
+			hoard = append(hoard, f)
+		}
+	}
+	if !errors.Is(err, syscall.EMFILE) {
+		return err
+	}
+	for what, err := range map[string]error{
+		"Renew":   second(b.Renew(ctx, "k", held)),
+		"Unlock":  b.Unlock(ctx, "k", held.ID),
+		"TryLock": second(b.TryLock(ctx, "k", request("b", time.Hour))),
+	} {
+		if !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, syscall.EMFILE) {
+			return fmt.Errorf("%s without descriptors: %v", what, err)
+		}
+	}
+	for _, f := range hoard {
+		_ = f.Close()
+	}
+	return errors.Join(second(b.Renew(ctx, "k", held)), b.Unlock(ctx, "k", held.ID), b.Close())
+}
+
+func TestOutOfDescriptors(t *testing.T) {
+	t.Parallel()
+	if rest, err := start(t, "starve", t.TempDir()).wait(); err != nil {
+		t.Errorf("%v: %s", err, rest)
+	}
 }

@@ -52,7 +52,7 @@ func (l sharedLocker) List(ctx context.Context, prefix string) iter.Seq2[string,
 func (s *store) list(ctx context.Context, kind cas.Kind, prefix string, taken func(key string) (bool, error)) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for i := range s.shards {
-			keys, left, err := call.Do(ctx, s.calls, func(*call.Call) ([]string, error) { return s.shards[i].keys(kind, prefix) }, nil)
+			keys, left, err := call.Do(ctx, s.calls, func() ([]string, error) { return s.shards[i].keys(kind, prefix) }, nil)
 			if left {
 				err = noAnswer(err)
 			}

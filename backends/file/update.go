@@ -38,7 +38,7 @@ func (s *store) inTurn(ctx context.Context, turn chan struct{}, do func(*call.Ca
 	case <-s.calls.Life().Done():
 		return false, driver.ErrClosed
 	}
-	begun, left, err := call.Do(ctx, s.calls, func(in *call.Call) (bool, error) {
+	begun, left, err := call.DoSend(ctx, s.calls, func(in *call.Call) (bool, error) {
 		defer func() { <-turn }()
 		return true, do(in)
 	}, nil)

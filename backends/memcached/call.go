@@ -60,7 +60,7 @@ func run[T any](ctx context.Context, b *backend, n name, fn func(*call) (T, erro
 	if ctx.Done() == nil {
 		return fn(c)
 	}
-	v, _, err = calls.Do(ctx, b.calls, func(in *calls.Call) (T, error) {
+	v, _, err = calls.DoSend(ctx, b.calls, func(in *calls.Call) (T, error) {
 		c.in = in
 		return fn(c)
 	}, func(T, error) {

@@ -46,7 +46,7 @@ func run[T any](ctx context.Context, b *backend, fn func(context.Context, conn) 
 func runWithin[T any](ctx context.Context, b *backend, by way, most time.Duration, over func(), fn func(context.Context, conn) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	v, left, err := call.Do(ctx, b.calls, func(in *call.Call) (T, error) {
+	v, left, err := call.DoSend(ctx, b.calls, func(in *call.Call) (T, error) {
 		return onConnection(ctx, b, by, most, in, fn)
 	}, func(T, error) { over() })
 	if !left {

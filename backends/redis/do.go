@@ -48,7 +48,7 @@ func (b *backend) do(ctx context.Context, p processor, cmd redis.Cmder) (finishe
 		}
 		return true, p.Process(ctx, cmd)
 	}
-	finished, _, err = call.Do(ctx, b.calls, func(c *call.Call) (bool, error) {
+	finished, _, err = call.DoSend(ctx, b.calls, func(c *call.Call) (bool, error) {
 		if !c.Send() {
 			return false, driver.ErrNotSent
 		}

@@ -115,7 +115,7 @@ type census[T any] struct {
 // askAll asks all servers at once. When one has answered, the others have partWithin more. It fails if none answers, and
 // gives the error of each that does not.
 func askAll[T any](ctx context.Context, b *backend, ask func(ctx context.Context, s server) (T, error)) (answers []T, silent []error, err error) {
-	c, _, err := call.Do(ctx, b.calls, func(*call.Call) (census[T], error) {
+	c, _, err := call.Do(ctx, b.calls, func() (census[T], error) {
 		servers, err := b.servers(ctx)
 		if err != nil {
 			return census[T]{}, err

@@ -79,12 +79,7 @@ func call[T any](ctx context.Context, b *backend, do func() (T, error), late fun
 	if _, err := b.await(ctx); err != nil {
 		return none, err
 	}
-	v, left, err := calls.Do(ctx, b.calls, func(in *calls.Call) (T, error) {
-		if !in.Send() {
-			return none, driver.ErrNotSent
-		}
-		return do()
-	}, late)
+	v, left, err := calls.Do(ctx, b.calls, do, late)
 	if left {
 		return none, fmt.Errorf("%w: %w", errLeft, err)
 	}

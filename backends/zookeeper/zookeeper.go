@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -89,7 +88,9 @@ func New(conn *zk.Conn, opts ...Option) (driver.Backend, error) {
 	defer cancel()
 	b := newBackend(conn, o)
 	if err := b.probe(ctx); err != nil {
-		return nil, errors.Join(err, b.Close())
+		b.calls.Close() // without a wait for the call that was left
+		b.clearStrays()
+		return nil, err
 	}
 	return b, nil
 }

@@ -34,7 +34,7 @@ func inTime(t *testing.T, test func(t *testing.T, c *call.Calls)) {
 func TestInTime(t *testing.T) {
 	inTime(t, func(t *testing.T, c *call.Calls) {
 		for range 3 {
-			v, left, err := call.Do(t.Context(), c, func(in *call.Call) (int, error) {
+			v, left, err := call.DoSend(t.Context(), c, func(in *call.Call) (int, error) {
 				if !in.Send() || in.Left() {
 					t.Error("the caller has left")
 				}
@@ -44,8 +44,36 @@ func TestInTime(t *testing.T) {
 				t.Errorf("%d, %v, %v: want 1 and the answer", v, left, err)
 			}
 		}
-		if v, left, err := call.Do(t.Context(), c, func(*call.Call) (string, error) { return "text", nil }, nil); v != "text" || left || err != nil {
+		if v, left, err := call.DoSend(t.Context(), c, func(*call.Call) (string, error) { return "text", nil }, nil); v != "text" || left || err != nil {
 			t.Errorf("%q, %v, %v: want the text", v, left, err)
+		}
+	})
+}
+
+// A caller of Do that leaves may have changed the store, unless the work has not begun. Close has an error, also without one of
+// the adapter.
+func TestDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := call.New(call.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		goOn := make(chan struct{})
+		work := func() (int, error) {
+			<-goOn
+			return 7, nil
+		}
+		late := make(chan int, 2)
+		keep := func(v int, _ error) { late <- v }
+		if v, left, err := call.Do(ctx, c, work, keep); v != 0 || !left || err != context.DeadlineExceeded {
+			t.Errorf("at the end of ctx: %d, %v, %v: want an unknown outcome", v, left, err)
+		}
+		time.AfterFunc(time.Second, func() { c.Close() })
+		if v, left, err := call.Do(t.Context(), c, work, keep); v != 0 || !left || err == nil || errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("at Close: %d, %v, %v: want an unknown outcome", v, left, err)
+		}
+		close(goOn)
+		if a, b := <-late, <-late; a != 7 || b != 7 || !c.Wait(time.Minute) {
+			t.Errorf("late: %d, %d", a, b)
 		}
 	})
 }
@@ -73,7 +101,7 @@ func TestLeaves(t *testing.T) {
 					begun, goOn := make(chan struct{}), make(chan struct{})
 					go func() { <-begun; end.end(cancel, c) }()
 					start := time.Now()
-					_, left, err := call.Do(ctx, c, func(in *call.Call) (int, error) {
+					_, left, err := call.DoSend(ctx, c, func(in *call.Call) (int, error) {
 						if sends && !in.Send() {
 							t.Error("nothing may be sent, though somebody waits")
 						}
@@ -117,7 +145,7 @@ func TestEndsWhileItsCallerLeaves(t *testing.T) {
 		for range 2000 {
 			late := make(chan error, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			v, left, err := call.Do(ctx, c, func(in *call.Call) (int, error) {
+			v, left, err := call.DoSend(ctx, c, func(in *call.Call) (int, error) {
 				in.Send()
 				time.Sleep(time.Millisecond)
 				return 3, nil
@@ -135,7 +163,7 @@ func TestEndsWhileItsCallerLeaves(t *testing.T) {
 func TestRefused(t *testing.T) {
 	inTime(t, func(t *testing.T, c *call.Calls) {
 		do := func(ctx context.Context) error {
-			_, left, err := call.Do(ctx, c, func(*call.Call) (int, error) {
+			_, left, err := call.DoSend(ctx, c, func(*call.Call) (int, error) {
 				t.Error("it begins")
 				return 0, nil
 			}, func(int, error) { t.Error("late") })
@@ -175,7 +203,7 @@ func TestDown(t *testing.T) {
 			return errDown
 		}})
 		goOn := make(chan struct{})
-		_, left, err := call.Do(t.Context(), c, func(in *call.Call) (int, error) {
+		_, left, err := call.DoSend(t.Context(), c, func(in *call.Call) (int, error) {
 			in.Send()
 			<-goOn
 			return 0, nil
@@ -192,7 +220,7 @@ func TestWait(t *testing.T) {
 	inTime(t, func(t *testing.T, c *call.Calls) {
 		c.Go(func() { time.Sleep(time.Second) })
 		ended := false
-		go call.Do(t.Context(), c, func(*call.Call) (int, error) {
+		go call.DoSend(t.Context(), c, func(*call.Call) (int, error) {
 			time.Sleep(2 * time.Second)
 			return 0, nil
 		}, func(int, error) { ended = true })
@@ -263,7 +291,7 @@ func TestGrace(t *testing.T) {
 				}
 				time.AfterFunc(time.Second, func() { end.end(cancel, c) })
 				start := time.Now()
-				v, left, err := call.Do(ctx, c, func(in *call.Call) (int, error) {
+				v, left, err := call.DoSend(ctx, c, func(in *call.Call) (int, error) {
 					time.Sleep(takes)
 					return 1, nil
 				}, nil)

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 
 // Options are what the calls of an adapter have in common.
 type Options struct {
-	// ErrClosing is the error of a call that was under way when the adapter closed: it may have been applied.
+	// ErrClosing is the error of a call that was under way when the adapter closed: it may have been applied. Nil is a general one.
 	ErrClosing error
 	// Grace is how long a call goes on after the end of its context, or of the adapter, because most are over in a moment.
 	Grace time.Duration
@@ -32,8 +33,13 @@ type Calls struct {
 	work   sync.WaitGroup // added to under mu, before closed
 }
 
+var errClosing = errors.New("closed during the call")
+
 // New makes Calls.
 func New(o Options) *Calls {
+	if o.ErrClosing == nil {
+		o.ErrClosing = errClosing
+	}
 	c := &Calls{options: o}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	return c
@@ -82,10 +88,9 @@ func (c *Calls) Pause(ctx context.Context, d time.Duration) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return driver.NotSent(ctx.Err())
 	case <-c.life.Done():
-		return driver.ErrClosed
 	}
+	return c.Ready(ctx)
 }
 
 // Close refuses calls from now on, and ends those under way. It reports false if Close was called before.
@@ -97,7 +102,7 @@ func (c *Calls) Close() (first bool) {
 	return first
 }
 
-// Wait waits for what still goes on, for d at most, and reports whether it is over.
+// Wait waits, after Close, for what still goes on, for d at most, and reports whether it is over.
 func (c *Calls) Wait(d time.Duration) bool {
 	over := make(chan struct{})
 	go func() {

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 // look is how often a call without an answer asks whether there is a server at all.
 const look = 100 * time.Millisecond
 
-// Call is one call of [Do].
+// Call is one call of [DoSend].
 type Call struct{ state atomic.Uint32 }
 
 // What has become of a call. What it sends and what its caller does can coincide: whichever comes second sees the other.
@@ -45,10 +46,23 @@ type result[T any] struct {
 // Do calls do in a goroutine, and returns what it gives, if that comes before the end of ctx and [Calls.Close].
 //
 // Otherwise the caller leaves, after Options.Grace: left is set, and late, unless it is nil, gets what do gives. The error is
-// plain ctx.Err(), or Options.ErrClosing; it matches driver.ErrNotSent too if the call has not sent anything, and does not send
-// anything any more, see [Call.Send]. A call that is refused begins nothing: left is not set. do keeps no [Call] after its
+// plain ctx.Err(), or Options.ErrClosing: what do does may have been applied. It matches driver.ErrNotSent too if do had not
+// begun; it does not begin then, and late gets that error. A call that is refused begins nothing: left is not set.
+func Do[T any](ctx context.Context, c *Calls, do func() (T, error), late func(T, error)) (v T, left bool, err error) {
+	return DoSend(ctx, c, func(in *Call) (v T, err error) {
+		if !in.Send() {
+			return v, driver.NotSent(errLeft)
+		}
+		return do()
+	}, late)
+}
+
+var errLeft = errors.New("the caller has left before the call began")
+
+// DoSend is [Do] for a do that prepares something first: it has to call [Call.Send] before all that may change the store. A
+// caller that leaves before that is told driver.ErrNotSent, and nobody cleans up after it. do keeps no [Call] after its
 // return: another call has it then.
-func Do[T any](ctx context.Context, c *Calls, do func(*Call) (T, error), late func(T, error)) (v T, left bool, err error) {
+func DoSend[T any](ctx context.Context, c *Calls, do func(*Call) (T, error), late func(T, error)) (v T, left bool, err error) {
 	if err := c.Ready(ctx); err != nil {
 		return v, false, err
 	}
@@ -124,6 +138,6 @@ func (p *pending[T]) wait(ctx context.Context, c *Calls) (r result[T], why error
 		}
 		t := time.NewTimer(c.options.Grace)
 		defer t.Stop()
-		ended, closed, last = nil, nil, t.C
+		ended, closed, looks, last = nil, nil, nil, t.C
 	}
 }
