@@ -439,18 +439,11 @@ var oddCalls = []badCall{
 	}, nil},
 	{"New", "nil backend", func(context.Context, *coord.Client) error { return ignore(coord.New(nil)) }, coord.ErrInvalid},
 	{"New", "nil option", func(context.Context, *coord.Client) error { return made(nil) }, nil},
-	{"OpenBackend", "no URL", func(ctx context.Context, _ *coord.Client) error {
-		_, _, err := coord.OpenBackend(ctx, "\x00://")
-		return err
-	}, coord.ErrInvalid},
 	{"Open", "no URL", func(ctx context.Context, _ *coord.Client) error { return ignore(coord.Open(ctx, "memory:// ")) }, coord.ErrInvalid},
-	{"OpenBackend", "unknown parameter", func(ctx context.Context, _ *coord.Client) error {
-		_, _, err := coord.OpenBackend(ctx, "memory:?what=1")
-		return err
+	{"Open", "unknown parameter", func(ctx context.Context, _ *coord.Client) error {
+		return ignore(coord.Open(ctx, "memory:?what=1"))
 	}, coord.ErrInvalid},
 	{"ParseLimit", "no limit", func(context.Context, *coord.Client) error { return ignore(coord.ParseLimit("9e99/1m")) }, coord.ErrInvalid},
-	{"Register", "nil function", func(context.Context, *coord.Client) error { coord.Register("nil", nil); return nil }, nil},
-	{"Register", "repeated", func(context.Context, *coord.Client) error { coord.Register("memory", memory.Open); return nil }, nil},
 	{"WithOwner", "nil context", func(context.Context, *coord.Client) error { coord.WithOwner(noContext); return nil }, nil},
 	{"Detach", "nil context", func(context.Context, *coord.Client) error { coord.Detach(noContext); return nil }, nil},
 	{"Go", "nil context", func(context.Context, *coord.Client) error { coord.Go(noContext, func(context.Context) {}); return nil }, nil},
@@ -478,8 +471,6 @@ var unrefusing = map[string]string{
 	"TTL": "judged by the lock call", "WaitAtMost": "judged by the lock call", "MaxHold": "judged by the lock call", "MinHold": "judged by the lock call",
 	"WithObserver": "every field is optional", "Split": "what it gives is judged by New", "Reservation.Cancel": "takes a context alone, and does nothing when it has nothing to give back",
 	"Client.Shutdown": "takes a context alone; the client takes no more locks whatever it is",
-	"ParseURL":        "its error is no *Error; OpenBackend makes it one",
-	"RedactURL":       "shows the scheme alone of what is no URL",
 	"Client.Describe": "takes a context alone, which the driver judges",
 	"Client.Check":    "takes a context alone, which the driver judges",
 }

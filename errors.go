@@ -33,7 +33,7 @@ var (
 	// a lock call may have left behind is being cleaned up; permits count as spent.
 	ErrUnknownOutcome = errs.ErrUnknownOutcome
 	// ErrUnavailable: the store could not be reached or did not serve the call.
-	ErrUnavailable = errs.ErrUnavailable
+	ErrUnavailable = driver.ErrUnavailable
 	// ErrUnsupported: this store cannot do it; its Claims say so.
 	ErrUnsupported = driver.ErrUnsupported
 	// ErrInvalid: the call can never succeed; the message names the value and

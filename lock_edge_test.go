@@ -641,8 +641,8 @@ func TestQueuedWaiterRidesOutAnOutage(t *testing.T) {
 
 // What a query holds is kept out of errors.
 func TestOpenShowsASecretOfTheQuery(t *testing.T) {
-	registerHere(t, "querytest", func(context.Context, *url.URL) (driver.Backend, error) { return nil, driver.ErrInvalid })
-	_, err := Open(t.Context(), "querytest://host?password=hunter2")
+	scheme := registerHere(func(context.Context, *url.URL) (driver.Backend, error) { return nil, driver.ErrInvalid })
+	_, err := Open(t.Context(), scheme+"://host?password=hunter2")
 	if strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("%v", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/quorum"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/rules"
 )
 
@@ -80,7 +81,7 @@ func (c *Config) openTwo(ctx context.Context, opts []coord.Option) (*coord.Clien
 	if err != nil {
 		return nil, err
 	}
-	locks, prefix, err := coord.OpenBackend(ctx, lockURL)
+	locks, prefix, err := openStore(ctx, lockURL)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func (c *Config) openQuorum(ctx context.Context, opts []coord.Option) (*coord.Cl
 	}
 	locks, prefix, err := quorum.Open(ctx, raw...)
 	if err != nil {
-		return nil, err
+		return nil, &coord.Error{Op: "open", Backend: "quorum", Err: err}
 	}
 	return openHalves(ctx, locks, prefix, limitURL, opts)
 }
@@ -112,7 +113,7 @@ func openHalves(ctx context.Context, locks driver.Backend, prefix, limitURL stri
 	if limitURL == "" {
 		return newClient(locks, prefix, opts)
 	}
-	limits, other, err := coord.OpenBackend(ctx, limitURL)
+	limits, other, err := openStore(ctx, limitURL)
 	if err != nil {
 		return nil, closing(err, locks)
 	}
@@ -120,6 +121,14 @@ func openHalves(ctx context.Context, locks driver.Backend, prefix, limitURL stri
 		prefix = other // if both have one, it is the same
 	}
 	return newClient(coord.Split(locks, limits), prefix, opts)
+}
+
+func openStore(ctx context.Context, raw string) (driver.Backend, string, error) {
+	b, prefix, err := driver.Open(ctx, raw)
+	if err != nil {
+		err = &coord.Error{Op: "open " + driver.RedactURL(raw), Err: errs.OfStore(ctx, err, false)}
+	}
+	return b, prefix, err
 }
 
 func newClient(b driver.Backend, prefix string, opts []coord.Option) (*coord.Client, error) {

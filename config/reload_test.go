@@ -485,7 +485,7 @@ func spared(t *testing.T, client *config.Client, leased bool) (n int64) {
 var (
 	counted         = &countingStore{Backend: memory.New()}
 	registerCounted = sync.OnceFunc(func() {
-		coord.Register("counting", func(context.Context, *url.URL) (driver.Backend, error) { return counted, nil })
+		driver.Register("counting", func(context.Context, *url.URL) (driver.Backend, error) { return counted, nil })
 	})
 )
 

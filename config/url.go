@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
 )
 
 // URL is the address of a store, password and all. Every way of printing it
@@ -12,16 +12,16 @@ import (
 // that are elsewhere: see the package's documentation.
 type URL string
 
-// String gives what [coord.RedactURL] shows of the URL.
+// String gives what [driver.RedactURL] shows of the URL.
 func (u URL) String() string {
 	if u == "" {
 		return ""
 	}
 	m, err := mask(string(u))
 	if err != nil { // what looks like a reference is none
-		return coord.RedactURL(string(u))
+		return driver.RedactURL(string(u))
 	}
-	return m.replace(coord.RedactURL(m.text), m.refs)
+	return m.replace(driver.RedactURL(m.text), m.refs)
 }
 
 // secret reports whether a query parameter of that name may hold a secret.
@@ -46,11 +46,11 @@ func (u URL) problem() string {
 	if err != nil {
 		return err.Error()
 	}
-	if _, err := coord.ParseURL(m.text); err != nil && strings.Contains(err.Error(), "%") {
+	if _, err := driver.ParseURL(m.text); err != nil && strings.Contains(err.Error(), "%") {
 		return reason(err)
 	}
 	beforeQuery, _, _ := strings.Cut(m.text, "?")
-	parsed, err := coord.ParseURL(beforeQuery)
+	parsed, err := driver.ParseURL(beforeQuery)
 	switch {
 	case err != nil && strings.Contains(err.Error(), "port"):
 		return "its port is not a number"
@@ -59,7 +59,7 @@ func (u URL) problem() string {
 	case parsed.Opaque != "" || !strings.Contains(string(u), "://"):
 		return "no // after the scheme: " + want
 	}
-	if parsed, err = coord.ParseURL(m.text); err != nil {
+	if parsed, err = driver.ParseURL(m.text); err != nil {
 		return "malformed query: " + want
 	}
 	if m.misplaced(parsed) {
@@ -74,7 +74,7 @@ func (u URL) prefix() string {
 	if err != nil {
 		return ""
 	}
-	parsed, err := coord.ParseURL(m.text)
+	parsed, err := driver.ParseURL(m.text)
 	if err != nil {
 		return ""
 	}

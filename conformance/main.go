@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/conformance/internal/report"
 	"github.com/coordgo/coord/driver"
 )
@@ -50,9 +49,9 @@ func Main(open driver.OpenFunc, claims ...driver.Claim) {
 
 // register makes the scheme of a URL known to this process, in which workers open the store.
 func register(raw string, open driver.OpenFunc) {
-	u, err := coord.ParseURL(raw)
-	if err == nil && u.Scheme != "" && !slices.Contains(coord.Schemes(), u.Scheme) {
-		coord.Register(u.Scheme, open)
+	u, err := driver.ParseURL(raw)
+	if err == nil && u.Scheme != "" && !slices.Contains(driver.Schemes(), u.Scheme) {
+		driver.Register(u.Scheme, open)
 	}
 }
 
@@ -75,7 +74,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 	case err != nil:
 		return complain(exitUsage, err)
 	}
-	u, err := coord.ParseURL(f.url)
+	u, err := driver.ParseURL(f.url)
 	if err != nil {
 		return complain(exitUsage, errors.New("the store's URL: want a form like mystore://host:port"))
 	}
@@ -89,7 +88,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 	}
 	c := f.command
 	c.Out, c.Suite.Harness = stdout, h
-	c.Suite.Alone = fmt.Sprintf("%s --seed {seed} --run '^{case}$' '%s'", args[0], coord.RedactURL(f.url))
+	c.Suite.Alone = fmt.Sprintf("%s --seed {seed} --run '^{case}$' '%s'", args[0], driver.RedactURL(f.url))
 	report, err := c.Run(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -161,7 +160,7 @@ func URLHarness(ctx context.Context, open driver.OpenFunc, u *url.URL, claims dr
 	own := *u // an OpenFunc may keep what it is given
 	b, err := open(ctx, &own)
 	if err != nil {
-		return Harness{}, fmt.Errorf("open %s: %w", coord.RedactURL(u.String()), err)
+		return Harness{}, fmt.Errorf("open %s: %w", driver.RedactURL(u.String()), err)
 	}
 	made := b.Info().Claims
 	if err := b.Close(); err != nil {

@@ -31,6 +31,10 @@ var (
 	ErrClosed = errors.New("the client was closed")
 )
 
+// ErrUnavailable: the store could not be reached or did not serve the call. [Open] and package coord add it to the
+// errors of adapters.
+var ErrUnavailable = errors.New("store unavailable")
+
 // Definite reports whether err says for certain that a call changed nothing.
 // After any other error the outcome is unknown. One that matches the error of a context says so only if it matches
 // ErrNotSent: the cause of a context, such as ErrNotHeld of a lost lock, is not the store's answer.

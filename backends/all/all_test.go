@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/all"
 	"github.com/coordgo/coord/driver"
 )
@@ -14,17 +13,17 @@ import (
 func TestSchemes(t *testing.T) {
 	const want = "etcd etcds file memcached memcacheds memory postgres postgresql redis redis+cluster redis+sentinel rediss rediss+cluster rediss+sentinel " +
 		"valkey valkey+cluster valkey+sentinel valkeys valkeys+cluster valkeys+sentinel zookeeper zookeepers"
-	if got := coord.Schemes(); !slices.Equal(got, strings.Fields(want)) {
+	if got := driver.Schemes(); !slices.Equal(got, strings.Fields(want)) {
 		t.Errorf("registered: %v", got)
 	}
 }
 
 // Every scheme that can be opened says what it claims, its scope among it.
 func TestClaims(t *testing.T) {
-	if len(coord.Schemes()) == 0 {
+	if len(driver.Schemes()) == 0 {
 		t.Fatal("no scheme is registered")
 	}
-	for _, scheme := range coord.Schemes() {
+	for _, scheme := range driver.Schemes() {
 		scopes := 0
 		for _, c := range all.Claims(scheme) {
 			if c == driver.ScopeProcess || c == driver.ScopeMachine || c == driver.ScopeHosts {

@@ -40,7 +40,7 @@ func (d *distant) TakeAll(ctx context.Context, demands []driver.Demand) ([]drive
 func BenchmarkAllowAllMany(b *testing.B) {
 	opener := func(scheme string, start func(testing.TB, ...testserver.Option) *testserver.Server) func(*testing.B) driver.Backend {
 		return func(b *testing.B) driver.Backend {
-			backend, _, err := coord.OpenBackend(b.Context(), scheme+"://"+start(b).Addr)
+			backend, _, err := driver.Open(b.Context(), scheme+"://"+start(b).Addr)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -17,7 +17,7 @@ func TestSplit(t *testing.T) {
 	etcd, redis := testserver.Etcd(t), testserver.Redis(t)
 	open := func(url string) driver.Backend {
 		t.Helper()
-		b, _, err := coord.OpenBackend(t.Context(), url)
+		b, _, err := driver.Open(t.Context(), url)
 		if err != nil {
 			t.Fatal(err)
 		}

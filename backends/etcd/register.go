@@ -1,8 +1,8 @@
 package etcd
 
-import "github.com/coordgo/coord"
+import "github.com/coordgo/coord/driver"
 
 func init() {
-	coord.Register("etcd", Open)
-	coord.Register("etcds", Open)
+	driver.Register("etcd", Open)
+	driver.Register("etcds", Open)
 }

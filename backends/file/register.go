@@ -1,5 +1,5 @@
 package file
 
-import "github.com/coordgo/coord"
+import "github.com/coordgo/coord/driver"
 
-func init() { coord.Register("file", Open) }
+func init() { driver.Register("file", Open) }

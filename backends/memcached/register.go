@@ -1,8 +1,8 @@
 package memcached
 
-import "github.com/coordgo/coord"
+import "github.com/coordgo/coord/driver"
 
 func init() {
-	coord.Register("memcached", Open)
-	coord.Register("memcacheds", Open)
+	driver.Register("memcached", Open)
+	driver.Register("memcacheds", Open)
 }

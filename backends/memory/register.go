@@ -6,11 +6,10 @@ import (
 	"net/url"
 	"sync"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 )
 
-func init() { coord.Register("memory", Open) }
+func init() { driver.Register("memory", Open) }
 
 // named are the stores that URLs with a name share.
 var named struct {

@@ -5,14 +5,13 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 )
 
 func TestOpen(t *testing.T) {
 	at := func(raw string) client {
 		t.Helper()
-		b, prefix, err := coord.OpenBackend(t.Context(), raw)
+		b, prefix, err := driver.Open(t.Context(), raw)
 		if err != nil || prefix != "" {
 			t.Fatalf("open %s: prefix %q, %v", raw, prefix, err)
 		}

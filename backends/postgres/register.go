@@ -1,8 +1,8 @@
 package postgres
 
-import "github.com/coordgo/coord"
+import "github.com/coordgo/coord/driver"
 
 func init() {
-	coord.Register("postgres", Open)
-	coord.Register("postgresql", Open)
+	driver.Register("postgres", Open)
+	driver.Register("postgresql", Open)
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/quorum"
 )
@@ -39,7 +38,7 @@ func Open(ctx context.Context, rawURLs ...string) (b driver.Backend, prefix stri
 		return nil, "", fmt.Errorf("%w: a quorum of %d URLs: want 3 or more", driver.ErrInvalid, len(rawURLs))
 	}
 	if again := namedTwice(rawURLs); again != "" {
-		return nil, "", fmt.Errorf("%s: %w: a member of the quorum again", coord.RedactURL(again), driver.ErrInvalid)
+		return nil, "", fmt.Errorf("%s: %w: a member of the quorum again", driver.RedactURL(again), driver.ErrInvalid)
 	}
 	all := openMembers(ctx, rawURLs)
 	members := make([]driver.Backend, 0, len(all))
@@ -54,7 +53,7 @@ func Open(ctx context.Context, rawURLs ...string) (b driver.Backend, prefix stri
 	var failed []error
 	for _, o := range all {
 		switch {
-		case o.err != nil && !errors.Is(o.err, coord.ErrUnavailable):
+		case o.err != nil && !errors.Is(o.err, driver.ErrUnavailable):
 			err = errors.Join(err, o.err)
 		case o.err != nil:
 			failed = append(failed, o.err)
@@ -64,7 +63,7 @@ func Open(ctx context.Context, rawURLs ...string) (b driver.Backend, prefix stri
 			}
 			members = append(members, o.b)
 			if o.prefix != first.prefix {
-				err = errors.Join(err, fmt.Errorf("%s: %w: prefix %q: want the %q of the other members", coord.RedactURL(o.url), driver.ErrInvalid, o.prefix, first.prefix))
+				err = errors.Join(err, fmt.Errorf("%s: %w: prefix %q: want the %q of the other members", driver.RedactURL(o.url), driver.ErrInvalid, o.prefix, first.prefix))
 			}
 		}
 	}
@@ -87,7 +86,7 @@ func Open(ctx context.Context, rawURLs ...string) (b driver.Backend, prefix stri
 func namedTwice(rawURLs []string) string {
 	seen := make(map[string]bool)
 	for _, raw := range rawURLs {
-		u, err := coord.ParseURL(raw)
+		u, err := driver.ParseURL(raw)
 		if err != nil || u.Host+u.Path == "" {
 			continue // opening tells a mistake
 		}
@@ -110,9 +109,16 @@ type opened struct {
 // later is the member, which calls open.
 func (o *opened) later(like driver.Info) driver.Backend {
 	return quorum.Absent(like, o.err, func(ctx context.Context) (driver.Backend, error) {
-		b, _, err := coord.OpenBackend(ctx, o.url)
-		return b, err
+		again := &opened{url: o.url}
+		again.open(ctx)
+		return again.b, again.err
 	})
+}
+
+func (o *opened) open(ctx context.Context) {
+	if o.b, o.prefix, o.err = driver.Open(ctx, o.url); o.err != nil {
+		o.err = fmt.Errorf("open %s: %w", driver.RedactURL(o.url), o.err)
+	}
 }
 
 // openMembers opens all at once. Once most are open, the others have as much time again, and a moment.
@@ -123,7 +129,7 @@ func openMembers(ctx context.Context, rawURLs []string) []*opened {
 	for i, raw := range rawURLs {
 		all[i] = &opened{url: raw}
 		go func() {
-			all[i].b, all[i].prefix, all[i].err = coord.OpenBackend(ctx, raw)
+			all[i].open(ctx)
 			results <- all[i]
 		}()
 	}
@@ -141,4 +147,4 @@ func openMembers(ctx context.Context, rawURLs []string) []*opened {
 }
 
 // errLate is why a member was not waited for.
-var errLate = fmt.Errorf("%w: no answer yet, and a majority is there", coord.ErrUnavailable)
+var errLate = fmt.Errorf("%w: no answer yet, and a majority is there", driver.ErrUnavailable)

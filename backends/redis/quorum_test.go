@@ -43,10 +43,10 @@ func (g grown) TryLock(ctx context.Context, key string, r driver.Request) (drive
 const workerQuorum = "quorum-of-redis"
 
 func init() {
-	coord.Register(workerQuorum, func(ctx context.Context, u *url.URL) (driver.Backend, error) {
+	driver.Register(workerQuorum, func(ctx context.Context, u *url.URL) (driver.Backend, error) {
 		var all []driver.Backend
 		for _, host := range strings.Split(u.Host, ",") {
-			b, _, err := coord.OpenBackend(ctx, "redis://"+host)
+			b, _, err := driver.Open(ctx, "redis://"+host)
 			if err != nil {
 				return nil, err // and the process ends
 			}

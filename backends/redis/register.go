@@ -1,11 +1,11 @@
 package redis
 
-import "github.com/coordgo/coord"
+import "github.com/coordgo/coord/driver"
 
 func init() {
 	for _, scheme := range []string{"redis", "rediss", "valkey", "valkeys"} {
 		for _, kind := range []string{"", "+sentinel", "+cluster"} {
-			coord.Register(scheme+kind, Open)
+			driver.Register(scheme+kind, Open)
 		}
 	}
 }

@@ -1,8 +1,8 @@
 package zookeeper
 
-import "github.com/coordgo/coord"
+import "github.com/coordgo/coord/driver"
 
 func init() {
-	coord.Register("zookeeper", Open)
-	coord.Register("zookeepers", Open)
+	driver.Register("zookeeper", Open)
+	driver.Register("zookeepers", Open)
 }

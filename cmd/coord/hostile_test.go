@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -18,7 +17,7 @@ func TestHostileHolder(t *testing.T) {
 	u := newRedisUser(t)
 	u.env = append(u.env, "COORD_PREFIX=") // so that the store's keys are coord's
 	url := u.store.url(t)
-	store, _, err := coord.OpenBackend(t.Context(), url)
+	store, _, err := driver.Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}

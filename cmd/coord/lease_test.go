@@ -16,7 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/driver"
 )
@@ -36,7 +35,7 @@ type embeddedStore struct {
 var embedded sync.Map
 
 func init() {
-	coord.Register("embedded", func(_ context.Context, u *url.URL) (driver.Backend, error) {
+	driver.Register("embedded", func(_ context.Context, u *url.URL) (driver.Backend, error) {
 		s, ok := embedded.Load(u.Host)
 		if !ok {
 			return nil, fmt.Errorf("%w: no store %s", driver.ErrInvalid, u.Host)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
 )
 
 func TestLockRefuses(t *testing.T) {
@@ -48,7 +48,7 @@ func TestLockRefuses(t *testing.T) {
 		{[]string{"lock", "a", "--", "/nosuch/command"}, 127, `coord: cannot run "/nosuch/command": no such file or directory`},
 		{[]string{"lock", "a", "--", "/"}, 126, `coord: cannot run "/": is a directory`},
 		{[]string{"lock", "a", "--", "/etc/passwd"}, 126, `coord: cannot run "/etc/passwd": permission denied`},
-		{[]string{"--url", "nosuch://", "lock", "a", "--", "true"}, 64, "coord: no store nosuch://: want one of " + strings.Join(coord.Schemes(), ", ") + "\n"},
+		{[]string{"--url", "nosuch://", "lock", "a", "--", "true"}, 64, "coord: no store nosuch://: want one of " + strings.Join(driver.Schemes(), ", ") + "\n"},
 		{[]string{"--url", "memory://", "lock", "a", "--", "true"}, 64, "coord: a memory:// store is each process's own, and would keep nobody out: want another store\n"},
 		{[]string{"--url", "memory://", "limit", "a", "--rate", "1/1s"}, 64, "would keep nobody out"},
 		{[]string{"--url", "memory://", "status", "a"}, 64, "would keep nobody out"},

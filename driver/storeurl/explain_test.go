@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
 )
 
 // The texts of the client libraries, with and without TLS. internal/repo/mistakes has them from the servers.
@@ -40,7 +40,7 @@ func TestExplain(t *testing.T) {
 		{errors.New("something else"), "", ""},
 	} {
 		for raw, want := range map[string]string{"store://h": tt.plain, "stores://h": tt.secure} {
-			parsed, err := coord.ParseURL(raw)
+			parsed, err := driver.ParseURL(raw)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,7 +3,7 @@
 //	scheme://[user[:password]@]host[:port][,host[:port]…][/path][?parameters]
 //
 // An adapter declares in a [Spec] which parts its URLs have. Everything else is refused with driver.ErrInvalid. No error
-// shows a password. coord.Open has removed the parameter prefix from a URL before an adapter reads it.
+// shows a password. driver.Open has removed the parameter prefix from a URL before an adapter reads it.
 package storeurl
 
 import (

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -49,7 +48,7 @@ func TestParse(t *testing.T) {
 	if got, err = Parse(u, spec(&timeout, &size, &mode)); err != nil || !slices.Equal(got.Hosts, []string{"[::1]:99"}) || got.TLS != nil {
 		t.Errorf("IPv6: %+v, %v", got, err)
 	}
-	u, _ = coord.ParseURL("store://[::1],[2001:db8::2]:7,h,10.0.0.1:8")
+	u, _ = driver.ParseURL("store://[::1],[2001:db8::2]:7,h,10.0.0.1:8")
 	if got, err = Parse(u, spec(&timeout, &size, &mode)); err != nil || !slices.Equal(got.Hosts, []string{"[::1]:99", "[2001:db8::2]:7", "h:99", "10.0.0.1:8"}) {
 		t.Errorf("a list with IPv6: %+v, %v", got, err)
 	}
@@ -88,7 +87,7 @@ func TestParseRefuses(t *testing.T) {
 		"stores://h?tls_cert=x":      "want both or none",
 		"stores://h?tls_insecure=so": `parameter tls_insecure="so": want true or false`,
 	} {
-		u, err := coord.ParseURL(raw)
+		u, err := driver.ParseURL(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +112,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("store://[::1]:6,[::2],h:7/")
 	f.Add("stores://u:zzsecretzz@[::1]:2?tls_ca=x")
 	f.Fuzz(func(t *testing.T, raw string) {
-		u, err := coord.ParseURL(raw)
+		u, err := driver.ParseURL(raw)
 		if err != nil || strings.Contains(raw, "tls_") {
 			return // not a URL, or one that names files
 		}

@@ -11,12 +11,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/cas"
 )
 
-func init() { coord.Register("nats", Open) }
+func init() { driver.Register("nats", Open) }
 
 // New opens a bucket over a connection that the application has, and leaves it open. It
 // refuses a bucket whose settings break what [Claims] says, and tells how it should be.

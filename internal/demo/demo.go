@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
 )
 
 // ErrBroken says that a promise was broken.
@@ -95,7 +96,7 @@ func (s *stage) introduce() error {
 	if info.Server != "" && info.Server != info.Name {
 		server += ", " + info.Server
 	}
-	s.line("coord demo on %s (%s), %d CPUs. Every letter is an operating system process.", coord.RedactURL(s.url), server, runtime.NumCPU())
+	s.line("coord demo on %s (%s), %d CPUs. Every letter is an operating system process.", driver.RedactURL(s.url), server, runtime.NumCPU())
 	return s.err
 }
 

@@ -17,7 +17,6 @@ var (
 	ErrUnknownOutcome = errors.New("outcome unknown")
 	ErrExceedsBurst   = errors.New("more permits than the limit ever grants at once")
 	ErrExceedsBound   = errors.New("more permits than the semaphore has")
-	ErrUnavailable    = errors.New("store unavailable")
 	ErrLost           = Kind("lock lost", driver.ErrNotHeld)
 	ErrMaxHold        = Kind("lock held for its MaxHold", ErrLost)
 )
@@ -47,8 +46,8 @@ func (c *chain) Error() string {
 	texts := make([]string, 0, len(c.errs))
 	for _, err := range c.errs {
 		s := strings.ReplaceAll(err.Error(), driver.ErrNotSent.Error()+": ", "")
-		if last := len(texts) - 1; last >= 0 && strings.Contains(s, texts[last]) {
-			texts = texts[:last]
+		for len(texts) > 0 && strings.Contains(s, texts[len(texts)-1]) {
+			texts = texts[:len(texts)-1]
 		}
 		texts = append(texts, s)
 	}
@@ -98,7 +97,7 @@ func OfStore(ctx context.Context, err error, mutating bool) error {
 	AwaitEnd(ctx)
 	var errs []error
 	if !errors.Is(ctx.Err(), context.Canceled) { // a caller who left says nothing of the store
-		errs = append(errs, ErrUnavailable)
+		errs = append(errs, driver.ErrUnavailable)
 	}
 	if mutating && !notSent {
 		errs = append(errs, ErrUnknownOutcome)

@@ -14,16 +14,16 @@ func TestChain(t *testing.T) {
 	refused := fmt.Errorf("%w: wrong password", driver.ErrNotSent)
 	late := fmt.Errorf("no answer in time: %w", context.DeadlineExceeded)
 	for want, err := range map[string]error{
-		"store unavailable: wrong password":                               Chain(ErrUnavailable, refused),
-		"store unavailable: not applied by the store":                     Chain(ErrUnavailable, driver.ErrNotSent),
-		"store unavailable: no answer in time: context deadline exceeded": Chain(ErrUnavailable, context.DeadlineExceeded, late),
+		"store unavailable: wrong password":                               Chain(driver.ErrUnavailable, refused),
+		"store unavailable: not applied by the store":                     Chain(driver.ErrUnavailable, driver.ErrNotSent),
+		"store unavailable: no answer in time: context deadline exceeded": Chain(driver.ErrUnavailable, context.DeadlineExceeded, late),
 		"outcome unknown: x":                                              Chain(ErrUnknownOutcome, errors.New("x"), errors.New("x")),
 	} {
 		if err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if err := Chain(ErrUnavailable, refused); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, ErrUnavailable) {
+	if err := Chain(driver.ErrUnavailable, refused); !errors.Is(err, driver.ErrNotSent) || !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("%v does not match its parts", err)
 	}
 }

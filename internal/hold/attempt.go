@@ -278,7 +278,7 @@ func (a *Attempt) newHold(g granted, now clock.Instant) (*hold, driver.Token, er
 	deadline := g.deadline(m.clock)
 	token, err := MakeToken(g.Token, m.floor, 0)
 	if err == nil && deadline.Reached(now) {
-		err = errs.Chain(errs.ErrUnavailable, &lateGrant{took: now.Mono - g.since(m.clock).Mono, lease: g.TTL})
+		err = errs.Chain(driver.ErrUnavailable, &lateGrant{took: now.Mono - g.since(m.clock).Mono, lease: g.TTL})
 	}
 	if err != nil {
 		return nil, 0, err

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/config"
+	"github.com/coordgo/coord/driver"
 )
 
 func (a *App) config() *cobra.Command {
@@ -87,13 +87,12 @@ func urlMistakes(ctx context.Context, cfg *config.Config) (mistakes []string) {
 		if u == "" || strings.Contains(string(u), "${") {
 			return
 		}
-		backend, _, err := coord.OpenBackend(ended, string(u))
+		backend, _, err := driver.Open(ended, string(u))
 		if err == nil {
 			err = backend.Close()
 		}
-		var e *coord.Error
-		if errors.Is(err, coord.ErrInvalid) && errors.As(err, &e) {
-			mistakes = append(mistakes, fmt.Sprintf("%s: %s: %s", from[key], key, OneLine(e.Err)))
+		if errors.Is(err, driver.ErrInvalid) {
+			mistakes = append(mistakes, fmt.Sprintf("%s: %s: %s", from[key], key, OneLine(err)))
 		}
 	}
 	check("url", cfg.URL)

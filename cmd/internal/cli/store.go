@@ -95,7 +95,7 @@ func nearURL(name string) bool {
 
 // knownScheme refuses a store that is not in this program.
 func knownScheme(u config.URL) error {
-	if known := coord.Schemes(); !slices.Contains(known, scheme(u)) {
+	if known := driver.Schemes(); !slices.Contains(known, scheme(u)) {
 		return Usage("no store %s://: want one of %s", scheme(u), list(known))
 	}
 	return nil

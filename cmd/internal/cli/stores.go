@@ -3,7 +3,6 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/all"
 	"github.com/coordgo/coord/driver"
 )
@@ -30,7 +29,7 @@ func (a *App) stores() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			infos := []storeInfo{}
-			for _, scheme := range coord.Schemes() {
+			for _, scheme := range driver.Schemes() {
 				infos = append(infos, storeInfo{scheme, all.Claims(scheme)})
 			}
 			if asJSON {

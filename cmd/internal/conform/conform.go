@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/cmd/internal/cli"
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
@@ -115,12 +114,12 @@ func harnessFor(ctx context.Context, rawURL string) (conformance.Harness, error)
 	if strings.HasPrefix(rawURL, "memory:") {
 		rawURL = "memory://conform-" + rand.Text() // a store that several clients can share
 	}
-	u, err := coord.ParseURL(rawURL)
+	u, err := driver.ParseURL(rawURL)
 	if err != nil {
 		return conformance.Harness{}, cli.Usage("the URL is malformed")
 	}
 	open := func(ctx context.Context, u *url.URL) (driver.Backend, error) {
-		b, _, err := coord.OpenBackend(ctx, u.String())
+		b, _, err := driver.Open(ctx, u.String())
 		return b, err
 	}
 	h, err := conformance.URLHarness(ctx, open, u, nil)

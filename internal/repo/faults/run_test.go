@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordgo/coord"
 	_ "github.com/coordgo/coord/backends/all"
 	"github.com/coordgo/coord/conformance"
 	"github.com/coordgo/coord/driver"
@@ -59,7 +58,7 @@ func run(t *testing.T, start func() nemesis) {
 // play is the histories over one fault.
 func (n nemesis) play(t *testing.T, f fault, seed uint64) {
 	open := func(tb conformance.TB) driver.Backend {
-		b, _, err := coord.OpenBackend(tb.Context(), n.url)
+		b, _, err := driver.Open(tb.Context(), n.url)
 		if err != nil {
 			tb.Fatalf("Open: %v", err)
 		}
@@ -99,7 +98,7 @@ func (n nemesis) play(t *testing.T, f fault, seed uint64) {
 
 // claims are those of the store, and what its configuration adds.
 func (n nemesis) claims(t *testing.T) driver.Claims {
-	b, _, err := coord.OpenBackend(t.Context(), n.url)
+	b, _, err := driver.Open(t.Context(), n.url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,9 +127,10 @@ func forbidden(from, dep string) string {
 		return "OpenTelemetry is for otelcoord, and of it the API alone"
 	case under(from, "backends") && !under(from, "backends/all") && under(dep, "backends") && !sameBackend(from, dep):
 		return "no backend imports another"
-	case under(from, "backends") && !under(from, "backends/all") && strings.HasPrefix(dep, module+"/") &&
-		!under(dep, "driver") && !under(dep, "backends") && !(under(from, "backends/quorum") && under(dep, "internal/quorum")):
-		return "a backend imports driver and the root, and that of quorums its engine"
+	case under(from, "backends") && !under(from, "backends/all") && strings.HasPrefix(dep+"/", module+"/") &&
+		!under(dep, "driver") && !under(dep, "backends") && !(under(from, "backends/quorum") && under(dep, "internal/quorum")) &&
+		!(under(from, "backends/postgres") && dep == module):
+		return "a backend imports driver, that of quorums its engine too, and that of PostgreSQL the root, for Fence"
 	case under(dep, "internal") && anotherModule(from) && !under(dep, "internal/middleware") && !under(from, "cmd"):
 		return "the root may have another version than a module that is not it"
 	}
@@ -174,6 +175,8 @@ func TestForbidden(t *testing.T) {
 		{module + "/internal/permit", module + "/internal/clock", true},
 		{module + "/backends/redis", "github.com/redis/go-redis/v9", true},
 		{module + "/backends/redis", module + "/driver", true},
+		{module + "/backends/redis", module, false},
+		{module + "/backends/postgres", module, true},
 		{module + "/backends/redis", module + "/backends/file", false},
 		{module + "/backends/redis", module + "/conformance", false},
 		{module + "/backends/all", module + "/backends/file", true},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordgo/coord"
 	_ "github.com/coordgo/coord/backends/all"
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
@@ -135,8 +136,8 @@ func TestNoSecretIsTold(t *testing.T) {
 
 // Each parameter of a store that holds no secret is shown, and the others are not.
 func TestParametersAreShownOrSecret(t *testing.T) {
-	for _, scheme := range coord.Schemes() {
-		_, _, err := coord.OpenBackend(t.Context(), scheme+"://h?nosuch=1")
+	for _, scheme := range driver.Schemes() {
+		_, _, err := driver.Open(t.Context(), scheme+"://h?nosuch=1")
 		if err == nil {
 			t.Fatal("a store takes any parameter")
 		}
@@ -145,7 +146,7 @@ func TestParametersAreShownOrSecret(t *testing.T) {
 			continue // it has none
 		}
 		for name := range strings.SplitSeq(list, ", ") {
-			shown := !strings.Contains(coord.RedactURL(scheme+"://h?"+name+"=v"), "xxxxx")
+			shown := !strings.Contains(driver.RedactURL(scheme+"://h?"+name+"=v"), "xxxxx")
 			if secret := name == "sentinel_user" || name == "sentinel_password"; shown == secret {
 				t.Errorf("%s: parameter %s: shown: %v", scheme, name, shown)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/coordgo/coord"
 	_ "github.com/coordgo/coord/backends/all"
 	"github.com/coordgo/coord/config"
+	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/testserver"
 )
 
@@ -113,7 +114,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 			out.Write(text)
 		}
 	}
-	for _, scheme := range coord.Schemes() {
+	for _, scheme := range driver.Schemes() {
 		for _, password := range []string{secret, "${PASSWORD}", "${file:" + path + "}", "x${PASSWORD}"} {
 			store := scheme + "://u:" + password + "@127.0.0.1:1"
 			for _, text := range []string{

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"net/url"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
 )
 
-func init() { coord.Register("kv", Open) }
+func init() { driver.Register("kv", Open) }
 
 // Open opens the store that a URL names, kv://host:port, and makes a round trip
 // within ctx. It takes no parameters.

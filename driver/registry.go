@@ -1,0 +1,68 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+var registry struct {
+	sync.RWMutex
+	open map[string]OpenFunc
+}
+
+// Register makes a store available to [Open] under the scheme of its URLs. An
+// adapter's package calls it when it is imported. It panics on an empty or
+// repeated scheme and on a nil open.
+func Register(scheme string, open OpenFunc) {
+	registry.Lock()
+	defer registry.Unlock()
+	switch {
+	case scheme == "" || open == nil:
+		panic("coord: Register wants a scheme and an open function")
+	case registry.open[scheme] != nil:
+		panic("coord: Register called twice for " + scheme)
+	case registry.open == nil:
+		registry.open = make(map[string]OpenFunc)
+	}
+	registry.open[scheme] = open
+}
+
+// Schemes lists the registered schemes in order.
+func Schemes() []string {
+	registry.RLock()
+	defer registry.RUnlock()
+	return slices.Sorted(maps.Keys(registry.open))
+}
+
+// Open opens the store that rawURL names, and gives the prefix that the URL has for the keys of a client. It is for
+// programs that combine stores or work on the driver; an application calls coord.Open. A mistake in the URL is
+// [ErrInvalid], any other error [ErrUnavailable]. No error shows the URL: [RedactURL] does.
+func Open(ctx context.Context, rawURL string) (b Backend, prefix string, err error) {
+	u, err := ParseURL(rawURL)
+	if err != nil {
+		return nil, "", err
+	}
+	registry.RLock()
+	open := registry.open[u.Scheme]
+	registry.RUnlock()
+	if open == nil {
+		return nil, "", unknownScheme(u)
+	}
+	if query := u.Query(); query.Has("prefix") {
+		prefix = query.Get("prefix")
+		query.Del("prefix")
+		u.RawQuery = query.Encode()
+	}
+	b, err = open(ctx, u)
+	switch {
+	case err == nil:
+		return b, prefix, nil
+	case !Definite(err) || errors.Is(err, ErrNotSent):
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil, "", err
+}
