@@ -469,7 +469,7 @@ var unrefusing = map[string]string{
 	"Override.Of": "it leaves alone what it cannot multiply",
 	"Key":         "an empty key is refused by the call that it is given to", "Per": "a value", "PerSecond": "a value", "PerMinute": "a value", "PerHour": "a value",
 	"TTL": "judged by the lock call", "WaitAtMost": "judged by the lock call", "MaxHold": "judged by the lock call", "MinHold": "judged by the lock call",
-	"WithObserver": "every field is optional", "Split": "what it gives is judged by New", "Reservation.Cancel": "takes a context alone, and does nothing when it has nothing to give back",
+	"WithObserver": "every field is optional", "Reservation.Cancel": "takes a context alone, and does nothing when it has nothing to give back",
 	"Client.Shutdown": "takes a context alone; the client takes no more locks whatever it is",
 	"Client.Describe": "takes a context alone, which the driver judges",
 	"Client.Check":    "takes a context alone, which the driver judges",

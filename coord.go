@@ -123,7 +123,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	if o := c.observing; o != nil && o.store {
 		c.calls.Called = o.called
 	}
-	locks, limits := locksAndLimits(b)
+	locks, limits := driver.LocksAndLimits(b)
 	locks, limits = c.calls.Backend(locks), c.calls.Backend(limits)
 	c.connectLocks(locks)
 	if c.overrides != nil {
@@ -218,7 +218,7 @@ func claimList(claims driver.Claims) string {
 // Info describes the store: its name, version, ranges and claims.
 func (c *Client) Info() driver.Info { return c.info }
 
-// Ping makes one round trip to the store, to each of two after Split, for
+// Ping makes one round trip to the store, to each of two after [driver.Split], for
 // readiness probes.
 func (c *Client) Ping(ctx context.Context) error {
 	if c.state.Load() == stateClosed {
@@ -231,7 +231,7 @@ func (c *Client) Ping(ctx context.Context) error {
 }
 
 // Describe tells how the store is set up, as far as it tells: its topology, and the settings
-// on which its claims lean, by name. After Split the names begin with that of the store.
+// on which its claims lean, by name. After [driver.Split] the names begin with that of the store.
 func (c *Client) Describe(ctx context.Context) (map[string]string, error) {
 	if c.state.Load() == stateClosed {
 		return nil, c.fail("describe", "", ErrClosed)
@@ -248,7 +248,7 @@ func (c *Client) Describe(ctx context.Context) (map[string]string, error) {
 }
 
 // Check compares how the store is set up with what its locks and limits need, as coord doctor
-// shows it. A store whose adapter does not look has no findings. After Split the names
+// shows it. A store whose adapter does not look has no findings. After [driver.Split] the names
 // begin with that of the store. ErrUnavailable if no server of a store answers.
 func (c *Client) Check(ctx context.Context) ([]driver.Finding, error) {
 	if c.state.Load() == stateClosed {

@@ -246,7 +246,7 @@ func TestSplit(t *testing.T) {
 	locks.info.Name, lim.info.Name = "a", "b"
 	locks.info.Claims = driver.Claims{driver.Inspect, driver.ScopeHosts}
 	lim.info.Claims = driver.Claims{driver.Fair, driver.Reserve, driver.ScopeMachine}
-	c := newTestClient(t, Split(locks, lim))
+	c := newTestClient(t, driver.Split(locks, lim))
 	must[*Lock](t)(c.Lock(t.Context(), "k"))
 	must[Result](t)(c.Allow(t.Context(), "k", ten))
 	if locks.count("trylock") != 1 || lim.count("take") != 1 || lim.count("trylock") != 0 {
@@ -289,7 +289,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("a store that checks nothing: %v, %v", got, err)
 	}
 	a.info.Name = "a"
-	got, err = newTestClient(t, Split(a, newFakeLimits())).Check(t.Context())
+	got, err = newTestClient(t, driver.Split(a, newFakeLimits())).Check(t.Context())
 	if err != nil || len(got) != 1 || got[0].Name != "a disk" {
 		t.Errorf("of two stores: %v, %v", got, err)
 	}
@@ -315,7 +315,7 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("a store that tells nothing is described as %v, %v", got, err)
 	}
 	a.info.Name = "a"
-	got, err = newTestClient(t, Split(a, newFakeLimits())).Describe(t.Context())
+	got, err = newTestClient(t, driver.Split(a, newFakeLimits())).Describe(t.Context())
 	if err != nil || len(got) != 1 || got["a topology"] != "one" {
 		t.Errorf("two stores are described as %v, %v", got, err)
 	}

@@ -164,7 +164,7 @@ func TestLimitsElsewhereBesideLocksHere(t *testing.T) {
 		locks, f := newFake(), newFakeLimits()
 		locks.info.Claims = append(locks.info.Claims, driver.ScopeProcess)
 		f.info.Claims = append(f.info.Claims, driver.ScopeHosts)
-		c := newTestClient(t, Split(locks, f))
+		c := newTestClient(t, driver.Split(locks, f))
 		f.setIntercept(func(op, _ string) outcome { return outcome{hangAfter: op == "take"} })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

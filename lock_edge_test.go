@@ -721,18 +721,6 @@ func TestShortBatch(t *testing.T) {
 	})
 }
 
-// What is said of locks and limits needs both stores.
-func TestSplitClaimsDurability(t *testing.T) {
-	durable, volatile := newFakeLimits(), newFakeLimits()
-	durable.info.Claims = driver.Claims{driver.DurableRestart, driver.NoEviction, driver.ScopeHosts}
-	volatile.info.Claims = driver.Claims{driver.ServerClock, driver.ScopeHosts}
-	for _, c := range []driver.Claim{driver.DurableRestart, driver.NoEviction} {
-		if Split(durable, volatile).Info().Claims.Has(c) {
-			t.Errorf("claims %q, which the store of the limits does not", c)
-		}
-	}
-}
-
 // Done, too, tells what the wall clock says: a machine that slept has lost its locks, or loses them by so much earlier, or
 // renews them at once.
 func TestDoneAfterSuspend(t *testing.T) {

@@ -81,7 +81,7 @@ func bothStores(t *testing.T, fn func(*testing.T, *Client, *twoServers)) {
 	for name, wrap := range map[string]func(*twoServers) driver.Backend{
 		"one by one": func(f *twoServers) driver.Backend { return f },
 		"in batches": func(f *twoServers) driver.Backend { return &batchedServers{f} },
-		"by Split":   func(f *twoServers) driver.Backend { return Split(f, newFakeLimits()) },
+		"by Split":   func(f *twoServers) driver.Backend { return driver.Split(f, newFakeLimits()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -120,7 +120,7 @@ func openHalves(ctx context.Context, locks driver.Backend, prefix, limitURL stri
 	if prefix == "" {
 		prefix = other // if both have one, it is the same
 	}
-	return newClient(coord.Split(locks, limits), prefix, opts)
+	return newClient(driver.Split(locks, limits), prefix, opts)
 }
 
 func openStore(ctx context.Context, raw string) (driver.Backend, string, error) {

@@ -23,7 +23,7 @@ func TestSplit(t *testing.T) {
 		}
 		return b
 	}
-	c, err := coord.New(coord.Split(open("etcd://"+etcd.Addr), open("redis://"+redis.Addr)))
+	c, err := coord.New(driver.Split(open("etcd://"+etcd.Addr), open("redis://"+redis.Addr)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 // Members are single servers of Redis, which are no replicas of one another. Stores of files and memory work, for tests.
 // Every client names the same members, in any order. Leases are a minute at most. A member that has restarted
 // grants nothing for a minute, because it may have forgotten leases. Limits, fair locks and shared locks are
-// ErrUnsupported; [coord.Split] adds limits of another store. What cannot be a member is ErrInvalid: etcd and ZooKeeper are
+// ErrUnsupported; [driver.Split] adds limits of another store. What cannot be a member is ErrInvalid: etcd and ZooKeeper are
 // quorums themselves.
 func New(members ...driver.Backend) (driver.Backend, error) {
 	b, err := quorum.New(quorum.MaxTTL, members...)

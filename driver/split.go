@@ -1,31 +1,29 @@
-package coord
+package driver
 
 import (
 	"context"
 	"errors"
-
-	"github.com/coordgo/coord/driver"
 )
 
 // Split makes one backend of two: locks on the one, limits on the other.
 //
-//	client, err := coord.New(coord.Split(etcdBackend, redisBackend))
+//	client, err := coord.New(driver.Split(etcdBackend, redisBackend))
 //
 // It claims for locks what the first claims, for limits what the second does,
 // and of state that lasts what both do; its scope is the narrower. Close closes both.
-func Split(locks, limits driver.Backend) driver.Backend {
+func Split(locks, limits Backend) Backend {
 	return &split{locks, locks, limits, locks, locks, limits}
 }
 
 type split struct {
-	driver.Locker
-	driver.Queuer
-	driver.Limiter
-	driver.Operator
-	locks, limits driver.Backend
+	Locker
+	Queuer
+	Limiter
+	Operator
+	locks, limits Backend
 }
 
-func (s *split) Shared() driver.SharedLocker { return s.locks.Shared() }
+func (s *split) Shared() SharedLocker { return s.locks.Shared() }
 
 // Partition is of a key that is locked. The core asks each backend itself.
 func (s *split) Partition(key string) string { return s.locks.Partition(key) }
@@ -56,7 +54,7 @@ func (s *split) Describe(ctx context.Context) (map[string]string, error) {
 }
 
 // Check gives the findings of both. The names begin with that of the store.
-func (s *split) Check(ctx context.Context) (all []driver.Finding, err error) {
+func (s *split) Check(ctx context.Context) (all []Finding, err error) {
 	for _, b := range backends(s) {
 		findings, err := b.Check(ctx)
 		if err != nil {
@@ -70,40 +68,40 @@ func (s *split) Check(ctx context.Context) (all []driver.Finding, err error) {
 	return all, nil
 }
 
-// locksAndLimits gives the backend that locks and the one that limits.
-func locksAndLimits(b driver.Backend) (locks, limits driver.Backend) {
+// LocksAndLimits gives the store that locks and the one that limits: b twice, unless [Split] has made it.
+func LocksAndLimits(b Backend) (locks, limits Backend) {
 	if s, ok := b.(*split); ok {
-		locks, _ = locksAndLimits(s.locks)
-		_, limits = locksAndLimits(s.limits)
+		locks, _ = LocksAndLimits(s.locks)
+		_, limits = LocksAndLimits(s.limits)
 		return locks, limits
 	}
 	return b, b
 }
 
 // backends lists the stores behind b.
-func backends(b driver.Backend) []driver.Backend {
+func backends(b Backend) []Backend {
 	if s, ok := b.(*split); ok {
 		return append(backends(s.locks), backends(s.limits)...)
 	}
-	return []driver.Backend{b}
+	return []Backend{b}
 }
 
 // limitClaims speak of limits alone and bothClaims of locks and limits; scopes are
 // ordered from narrow to wide.
 var (
-	limitClaims = driver.Claims{driver.ServerClock, driver.AtomicMulti, driver.Reserve, driver.Charge}
-	bothClaims  = driver.Claims{driver.DurableRestart, driver.DurableFailover, driver.NoEviction}
-	scopes      = driver.Claims{driver.ScopeProcess, driver.ScopeMachine, driver.ScopeHosts}
+	limitClaims = Claims{ServerClock, AtomicMulti, Reserve, Charge}
+	bothClaims  = Claims{DurableRestart, DurableFailover, NoEviction}
+	scopes      = Claims{ScopeProcess, ScopeMachine, ScopeHosts}
 )
 
-func (s *split) Info() driver.Info {
+func (s *split) Info() Info {
 	a, b := s.locks.Info(), s.limits.Info()
 	info := a
 	info.Name = a.Name + "+" + b.Name
 	info.Server = joinServers(a.Server, b.Server)
 	info.MaxKey = minBound(a.MaxKey, b.MaxKey)
 	info.Claims = nil
-	for _, c := range driver.AllClaims() {
+	for _, c := range AllClaims() {
 		var claimed bool
 		switch {
 		case scopes.Has(c):
