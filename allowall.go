@@ -33,14 +33,12 @@ func (c *Client) AllowAll(ctx context.Context, demands ...Demand) (_ []Result, e
 	if len(demands) == 0 {
 		return m.results, nil
 	}
-	if c.observesLimits() {
-		began := c.clock.Mono()
-		defer func() {
-			if err == nil {
-				m.observed(ctx, began)
-			}
-		}()
-	}
+	began := c.begins()
+	defer func() {
+		if c.trace.Limits() && err == nil {
+			m.tellDecided(ctx, began)
+		}
+	}()
 	m.from, err = c.permits.TakeAll(ctx, m.demands, func(i int) *permit.Result { return (*permit.Result)(&m.results[i]) })
 	if err != nil {
 		return m.degrade(ctx, errs.OfStore(ctx, err, true))

@@ -13,6 +13,7 @@ import (
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/observe"
 )
 
 // panicking is a driver that panics in one method, while armed: before its store has
@@ -219,11 +220,11 @@ func TestDriverPanicsInACall(t *testing.T) {
 
 // An observer that panics in a method costs nobody anything: calls give what they give without it.
 func TestObserverPanicsInEveryMethod(t *testing.T) {
-	fields := reflect.TypeFor[coord.Observer]()
+	fields := reflect.TypeFor[observe.Observer]()
 	for i := range fields.NumField() {
 		t.Run(fields.Field(i).Name, func(t *testing.T) {
 			t.Parallel() // it waits for a renewal
-			var o coord.Observer
+			var o observe.Observer
 			field := reflect.ValueOf(&o).Elem().Field(i)
 			field.Set(reflect.MakeFunc(field.Type(), func([]reflect.Value) []reflect.Value { panic("observer") }))
 			for name, open := range stores {

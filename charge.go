@@ -6,6 +6,7 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/observe"
 )
 
 // MaxCharge is the most permits that one Charge debits, and the most that Settle charges or gives back.
@@ -63,7 +64,7 @@ func chargeable(n int) error {
 
 // charge debits n permits, or gives -n back.
 func (c *Client) charge(ctx context.Context, op, key string, limit Limit, n int) (Result, error) {
-	began := c.clock.Mono()
+	began := c.begins()
 	var d driver.Demand
 	err := c.demand(ctx, key, limit, 0, &d)
 	if err == nil && !c.permits.Store.Charges {
@@ -80,15 +81,10 @@ func (c *Client) charge(ctx context.Context, op, key string, limit Limit, n int)
 		return Result{}, c.fail(op, key, errs.OfStore(ctx, err, n != 0))
 	}
 	r := Result{Allowed: t.Remaining > 0, Granted: n, Remaining: t.Remaining, RetryAfter: t.RetryAfter, ResetAfter: t.ResetAfter}
-	if c.observesLimits() && n != 0 {
-		c.observing.charged(ctx, Decision{Op: op, Key: key, Limit: limit, Asked: n, Took: c.clock.Mono() - began}, &r)
+	if c.trace.Limits() && n != 0 {
+		e := observe.Decision{Op: op, Key: key, Limit: limit, Asked: n, Took: c.clock.Mono() - began}
+		e.Granted, e.Remaining, e.RetryAfter = r.Granted, r.Remaining, r.RetryAfter
+		c.trace.Charged(ctx, e)
 	}
 	return r, nil
-}
-
-// charged reports permits that were debited, or given back.
-func (o *observing) charged(ctx context.Context, e Decision, r *Result) {
-	e.Backend = o.c.info.Name
-	e.Granted, e.Remaining, e.RetryAfter = r.Granted, r.Remaining, r.RetryAfter
-	tell(o, ctx, "Charged", func(o *Observer) func(context.Context, Decision) { return o.Charged }, e)
 }

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coordgo/coord/observe"
+
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/driver/limits"
 )
@@ -248,7 +250,7 @@ func TestObserverOfCharges(t *testing.T) {
 		log := new(eventLog)
 		f := newFakeCharges()
 		o := log.limits()
-		o.Charged = func(_ context.Context, e Decision) {
+		o.Charged = func(_ context.Context, e observe.Decision) {
 			log.add("%s %s %s %v: %d of %d, %d left, retry %v, took %v", e.Backend, e.Op, e.Key, e.Limit, e.Granted, e.Asked, e.Remaining, e.RetryAfter, e.Took)
 		}
 		c := newTestClient(t, f, WithObserver(o), WithPrefix("p/"))

@@ -19,6 +19,7 @@ import (
 	"github.com/coordgo/coord/internal/partition"
 	"github.com/coordgo/coord/internal/permit"
 	"github.com/coordgo/coord/internal/storecall"
+	"github.com/coordgo/coord/internal/trace"
 )
 
 // Locker takes locks by key. [*Client] is one.
@@ -66,12 +67,12 @@ type Client struct {
 	floor    int64
 
 	bestEffort bool
-	callers    bool       // holders are named by who asks
-	disorder   sync.Once  // warned of keys out of order
-	raised     sync.Once  // warned of a TTL below the least of the store
-	mixture    sync.Once  // warned of one key as an exclusive and as a shared one
-	clashes    clashes    // warned of one key under two limits
-	observing  *observing // nil without observers
+	callers    bool          // holders are named by who asks
+	disorder   sync.Once     // warned of keys out of order
+	raised     sync.Once     // warned of a TTL below the least of the store
+	mixture    sync.Once     // warned of one key as an exclusive and as a shared one
+	clashes    clashes       // warned of one key under two limits
+	trace      *trace.Client // nil without observers
 
 	calls   storecall.Calls
 	clock   *clock.Clock
@@ -120,9 +121,7 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, c.fail("new", "", err)
 	}
-	if o := c.observing; o != nil && o.store {
-		c.calls.Called = o.called
-	}
+	c.calls.Called = c.trace.StoreCalled()
 	locks, limits := driver.LocksAndLimits(b)
 	locks, limits = c.calls.Backend(locks), c.calls.Backend(limits)
 	c.connectLocks(locks)
@@ -132,8 +131,8 @@ func New(b driver.Backend, opts ...Option) (*Client, error) {
 		}
 	}
 	pool := permit.Config{Store: c.connectLimits(limits), Info: limits.Info(), Clock: c.clock, NewID: c.newID}
-	if o := c.observing; o != nil {
-		pool.Ended = o.leaseEnded
+	if c.trace != nil {
+		pool.Ended = c.trace.LeaseEnded
 	}
 	c.permits = permit.New(pool, policy)
 	engine := hold.Config{Store: c.store.Store, Clock: c.clock, Log: c.log, NewID: c.ids.next, Jitter: c.jitter, Floor: c.floor, Beside: c.ids.beside}
@@ -184,7 +183,8 @@ func (c *Client) configure(opts []Option) (*permit.Policy, error) {
 	c.callers = o.callers
 	c.calls = storecall.Calls{Store: c.info.Name, Log: o.logger, Clock: c.clock}
 	if len(o.observers) > 0 {
-		c.observing = newObserving(c, o.observers)
+		c.trace = &trace.Client{Backend: c.info.Name, Prefix: c.prefix, Clock: c.clock, Log: c.log}
+		c.trace.Observe(o.observers)
 	}
 	if o.floor > 0 {
 		c.floor = hold.Floor(o.floor)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/coordgo/coord/observe"
 )
 
 var (
@@ -22,10 +24,9 @@ var (
 // did not confirm the release, that is logged and is no error: fn had the lock
 // to its end. A panic of fn unlocks and goes on.
 func Do(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts ...LockOption) error {
-	returned, w := false, observerOf(l).watch(ctx, Call{Op: "do", Key: key})
-	told := error(nil)
-	defer func() { w.ended(told, !returned) }()
-	ctx = w.under(ctx)
+	ctx, w := traceOf(l).Call(ctx, observe.Call{Op: "do", Key: key})
+	returned, told := false, error(nil)
+	defer func() { w.Ended(told, !returned) }()
 	lock, err := l.Lock(ofNobody(ctx), key, opts...)
 	if err == nil {
 		err = lock.do(ctx, fn)
@@ -37,10 +38,9 @@ func Do(ctx context.Context, l Locker, key string, fn func(context.Context) erro
 // TryDo is Do with one attempt. ran is false, with a nil error, when someone
 // else holds key; it is true when fn ran, whatever came of it.
 func TryDo(ctx context.Context, l Locker, key string, fn func(context.Context) error, opts ...LockOption) (ran bool, err error) {
-	returned, w := false, observerOf(l).watch(ctx, Call{Op: "trydo", Key: key})
-	told := error(nil)
-	defer func() { w.ended(told, !returned) }()
-	ctx = w.under(ctx)
+	ctx, w := traceOf(l).Call(ctx, observe.Call{Op: "trydo", Key: key})
+	returned, told := false, error(nil)
+	defer func() { w.Ended(told, !returned) }()
 	lock, err := l.TryLock(ofNobody(ctx), key, opts...)
 	if ran = err == nil; ran {
 		err = lock.do(ctx, fn)

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coordgo/coord/observe"
+
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/hold"
 )
@@ -487,7 +489,7 @@ func TestObserverOfHandOver(t *testing.T) {
 		log := new(eventLog)
 		f := newFake()
 		observer := log.locks()
-		observer.Released = func(_ context.Context, e Released) {
+		observer.Released = func(_ context.Context, e observe.Released) {
 			log.add("released token %d held %v took %v handed %v", e.Token, e.Held, e.Took, e.HandedOver)
 		}
 		c := newTestClient(t, f, WithObserver(observer), WithLockDefaults(TTL(120*time.Millisecond)))
@@ -514,7 +516,7 @@ func TestSlowObserverOfHandOver(t *testing.T) {
 				var once sync.Once
 				slow, log := make(chan struct{}), new(eventLog)
 				observer := log.locks()
-				observer.Released = func(context.Context, Released) { once.Do(func() { <-slow }) }
+				observer.Released = func(context.Context, observe.Released) { once.Do(func() { <-slow }) }
 				f := newFake()
 				c := newTestClient(t, f, WithObserver(observer))
 				l := must[*Lock](t)(c.Lock(t.Context(), "k"))

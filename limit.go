@@ -9,6 +9,7 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/permit"
+	"github.com/coordgo/coord/observe"
 )
 
 // Limit is a rate of permits: Rate in each Per, counted by Algorithm.
@@ -152,17 +153,14 @@ func (c *Client) mayAsk(ctx context.Context, limit *Limit, most, n int) error {
 // goes straight into r, which is zero: on a store in memory, handing it from call
 // to call would cost as much as the arithmetic.
 func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Limit, least, n int) error {
-	if !c.observesLimits() {
-		if c.permits.Local() {
-			return c.takeHere(ctx, r, op, key, limit, least, n)
-		}
-		_, err := c.takeThere(ctx, r, op, key, limit, least, n)
-		return err
+	began, from, err := c.begins(), permit.FromStore, error(nil)
+	if c.permits.Local() {
+		err = c.takeHere(ctx, r, op, key, limit, least, n)
+	} else {
+		from, err = c.takeThere(ctx, r, op, key, limit, least, n)
 	}
-	began := c.clock.Mono()
-	from, err := c.takeThere(ctx, r, op, key, limit, least, n)
-	if err == nil && n > 0 {
-		c.observing.decided(ctx, Decision{Op: op, Key: key, Limit: *limit, Asked: n, Took: c.clock.Mono() - began, Cached: from == permit.FromMemory, Leased: from == permit.FromPrefetch}, r)
+	if c.trace.Limits() && err == nil && n > 0 {
+		c.tellDecided(ctx, began, observe.Decision{Op: op, Key: key, Limit: *limit, Asked: n}, *r, from)
 	}
 	return err
 }

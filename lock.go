@@ -8,6 +8,7 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/hold"
+	"github.com/coordgo/coord/internal/trace"
 )
 
 // Lock is one handle on a hold. It is unlocked once. A Lock of the same key under
@@ -199,17 +200,17 @@ func (c *Client) TryLock(ctx context.Context, key string, opts ...LockOption) (*
 
 // lock is Lock and TryLock, of a Client or of a view of it.
 func (c *Client) lock(ctx context.Context, op string, share driver.Share, key string, opts []LockOption, try bool) (*Lock, error) {
-	ctx, w := c.watchLock(ctx, op, share, key)
+	ctx, w := c.traceLock(ctx, op, share, key)
 	l, err := c.acquire(ctx, share, key, opts, try, w)
 	if err != nil {
 		err = c.failLock(op, key, err)
 	}
-	w.ended(l, err)
+	tellEnded(w, l, err)
 	return l, err
 }
 
 // acquire is lock without its events and the text of its error.
-func (c *Client) acquire(ctx context.Context, share driver.Share, key string, opts []LockOption, try bool, w *lockWatch) (*Lock, error) {
+func (c *Client) acquire(ctx context.Context, share driver.Share, key string, opts []LockOption, try bool, w *trace.Lock) (*Lock, error) {
 	cfg, err := c.lockConfig(opts)
 	if err != nil {
 		return nil, err
@@ -257,7 +258,7 @@ func (c *Client) acquire(ctx context.Context, share driver.Share, key string, op
 		spec.Holder += asLeader
 	}
 	a := &acquisition{}
-	t, err := a.attempt.Run(ctx, engine, spec, try, w.trace())
+	t, err := a.attempt.Run(ctx, engine, spec, try, w)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/observe"
 )
 
 // faulty is a store of locks and limits that can be switched off.
@@ -71,7 +72,7 @@ func (f *faulty) Reset(ctx context.Context, key string, l driver.Limit) error {
 }
 
 // counted is an observer of everything, or of some fields alone, and how often each of its functions was called.
-func counted(only ...string) (o coord.Observer, calls func() map[string]int) {
+func counted(only ...string) (o observe.Observer, calls func() map[string]int) {
 	var mu sync.Mutex
 	seen := make(map[string]int)
 	v := reflect.ValueOf(&o).Elem()
@@ -153,7 +154,7 @@ func TestEveryEventIsTold(t *testing.T) {
 
 // Whatever else is observed, an event is told as often.
 func TestEventsAreToldAlone(t *testing.T) {
-	scenario := func(o coord.Observer) {
+	scenario := func(o observe.Observer) {
 		c := openFor(t, coord.WithObserver(o))
 		for range 3 {
 			if err := coord.Do(t.Context(), c, "a", func(ctx context.Context) error { lockOnce(t, c, ctx); return nil }); err != nil {
@@ -200,7 +201,7 @@ func TestUnobservedAllocations(t *testing.T) {
 		return lock, allow
 	}
 	lock, allow := allocations()
-	emptyLock, emptyAllow := allocations(coord.WithObserver(coord.Observer{}))
+	emptyLock, emptyAllow := allocations(coord.WithObserver(observe.Observer{}))
 	if allow != 0 || emptyAllow != 0 || emptyLock > lock {
 		t.Errorf("Allow: %v allocations, %v with an empty observer; Lock and Unlock: %v and %v", allow, emptyAllow, lock, emptyLock)
 	}
@@ -233,14 +234,14 @@ func lockOnce(t testing.TB, c *coord.Client, ctx context.Context) {
 // Without an observer, with one that wants nothing, and with one that wants everything.
 func BenchmarkObserver(b *testing.B) {
 	everything, _ := counted()
-	nothing := func(context.Context, coord.Decision) {}
+	nothing := func(context.Context, observe.Decision) {}
 	for _, bench := range []struct {
 		name string
 		opts []coord.Option
 	}{
 		{"none", nil},
-		{"empty", []coord.Option{coord.WithObserver(coord.Observer{})}},
-		{"limits", []coord.Option{coord.WithObserver(coord.Observer{Allowed: nothing, Denied: nothing})}},
+		{"empty", []coord.Option{coord.WithObserver(observe.Observer{})}},
+		{"limits", []coord.Option{coord.WithObserver(observe.Observer{Allowed: nothing, Denied: nothing})}},
 		{"all by reflection", []coord.Option{coord.WithObserver(everything)}},
 	} {
 		b.Run("allow/"+bench.name, func(b *testing.B) {

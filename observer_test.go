@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coordgo/coord/observe"
+
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/hold"
@@ -48,23 +50,27 @@ func (l *eventLog) want(t *testing.T, want ...string) {
 }
 
 // locks is an observer of locks.
-func (l *eventLog) locks() Observer {
-	return Observer{
-		WaitBegan: func(_ context.Context, e WaitBegan) { l.add("wait %s behind own %v", e.Key, e.HeldBy != "") },
-		WaitEnded: func(_ context.Context, e WaitEnded) { l.add("waited %s %v %s", e.Key, e.Waited, e.Outcome) },
-		Acquired: func(_ context.Context, e Acquired) {
+func (l *eventLog) locks() observe.Observer {
+	return observe.Observer{
+		WaitBegan: func(_ context.Context, e observe.WaitBegan) { l.add("wait %s behind own %v", e.Key, e.HeldBy != "") },
+		WaitEnded: func(_ context.Context, e observe.WaitEnded) { l.add("waited %s %v %s", e.Key, e.Waited, e.Outcome) },
+		Acquired: func(_ context.Context, e observe.Acquired) {
 			l.add("acquired %s token %d %v %s ttl %v", e.Key, e.Token, e.Waited, e.Way, e.TTL)
 		},
-		Reentered: func(_ context.Context, e Reentered) { l.add("reentered %s token %d depth %d", e.Key, e.Token, e.Depth) },
-		Refused:   func(_ context.Context, e Refused) { l.add("refused %s %v %s", e.Key, e.Waited, e.Outcome) },
-		Renewed:   func(_ context.Context, e Renewed) { l.add("renewed %s ttl %v", e.Key, e.TTL) },
-		RenewFailed: func(_ context.Context, e RenewFailed) {
+		Reentered: func(_ context.Context, e observe.Reentered) {
+			l.add("reentered %s token %d depth %d", e.Key, e.Token, e.Depth)
+		},
+		Refused: func(_ context.Context, e observe.Refused) { l.add("refused %s %v %s", e.Key, e.Waited, e.Outcome) },
+		Renewed: func(_ context.Context, e observe.Renewed) { l.add("renewed %s ttl %v", e.Key, e.TTL) },
+		RenewFailed: func(_ context.Context, e observe.RenewFailed) {
 			l.add("renewal failed %s left %v: %v", e.Key, e.Left, e.Err)
 		},
-		Lost: func(_ context.Context, e Lost) {
+		Lost: func(_ context.Context, e observe.Lost) {
 			l.add("lost %s token %d held %v %s", e.Key, e.Token, e.Held, e.Reason)
 		},
-		Released: func(_ context.Context, e Released) { l.add("released %s token %d held %v", e.Key, e.Token, e.Held) },
+		Released: func(_ context.Context, e observe.Released) {
+			l.add("released %s token %d held %v", e.Key, e.Token, e.Held)
+		},
 	}
 }
 
@@ -212,7 +218,7 @@ func TestLossIsToldBeforeTheRelease(t *testing.T) {
 		f := newFake()
 		var lock atomic.Pointer[Lock]
 		told := false
-		c := newTestClient(t, f, WithObserver(Observer{Lost: func(ctx context.Context, e Lost) {
+		c := newTestClient(t, f, WithObserver(observe.Observer{Lost: func(ctx context.Context, e observe.Lost) {
 			told = true
 			if !isClosed(lock.Load().Done()) {
 				t.Error("Done is open")
@@ -256,7 +262,7 @@ func TestObserverOfALossLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c *Client
 		var told error
-		c = newTestClient(t, newFake(), WithObserver(Observer{Lost: func(ctx context.Context, _ Lost) {
+		c = newTestClient(t, newFake(), WithObserver(observe.Observer{Lost: func(ctx context.Context, _ observe.Lost) {
 			var l *Lock
 			if l, told = c.TryLock(ctx, "other"); told == nil {
 				told = l.Unlock(ctx)
@@ -280,16 +286,16 @@ func TestObserverOfCalls(t *testing.T) {
 		type spanKey struct{}
 		log := new(eventLog)
 		depth := func(ctx context.Context) int { n, _ := ctx.Value(spanKey{}).(int); return n }
-		o := Observer{
-			CallBegan: func(ctx context.Context, c Call) context.Context {
+		o := observe.Observer{
+			CallBegan: func(ctx context.Context, c observe.Call) context.Context {
 				log.add("%d %s %s", depth(ctx), c.Op, c.Key)
 				return context.WithValue(ctx, spanKey{}, depth(ctx)+1)
 			},
-			CallEnded: func(ctx context.Context, c CallEnded) {
+			CallEnded: func(ctx context.Context, c observe.CallEnded) {
 				log.add("%d %s %s %s panicked %v", depth(ctx), c.Op, c.Key, c.Outcome, c.Panicked)
 			},
-			Acquired: func(ctx context.Context, e Acquired) { log.add("%d acquired", depth(ctx)) },
-			Lost:     func(ctx context.Context, e Lost) { log.add("%d lost", depth(ctx)) },
+			Acquired: func(ctx context.Context, e observe.Acquired) { log.add("%d acquired", depth(ctx)) },
+			Lost:     func(ctx context.Context, e observe.Lost) { log.add("%d lost", depth(ctx)) },
 		}
 		f := newFakeLimits()
 		c := newTestClient(t, f, WithObserver(o))
@@ -341,13 +347,13 @@ func TestObserverOfCalls(t *testing.T) {
 	})
 }
 
-func (l *eventLog) limits() Observer {
-	line := func(what string) func(context.Context, Decision) {
-		return func(_ context.Context, e Decision) {
+func (l *eventLog) limits() observe.Observer {
+	line := func(what string) func(context.Context, observe.Decision) {
+		return func(_ context.Context, e observe.Decision) {
 			l.add("%s %s %s %v: %d of %d, %d left, retry %v, delay %v, cached %v, took %v", what, e.Op, e.Key, e.Limit, e.Granted, e.Asked, e.Remaining, e.RetryAfter, e.Delay, e.Cached, e.Took)
 		}
 	}
-	return Observer{Allowed: line("allowed"), Denied: line("denied"), Degraded: line("degraded")}
+	return observe.Observer{Allowed: line("allowed"), Denied: line("denied"), Degraded: line("degraded")}
 }
 
 func TestObserverOfLimits(t *testing.T) {
@@ -409,7 +415,7 @@ func TestObserverOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(eventLog)
 		f := newFakeMulti()
-		c := newTestClient(t, f, WithPrefix("p/"), WithObserver(Observer{StoreCalled: func(_ context.Context, e StoreCall) {
+		c := newTestClient(t, f, WithPrefix("p/"), WithObserver(observe.Observer{StoreCalled: func(_ context.Context, e observe.StoreCall) {
 			log.add("%s %s %s %v failed %v", e.Backend, e.Op, e.Key, e.Took, e.Failed())
 		}}))
 		f.setIntercept(func(string, string) outcome { time.Sleep(time.Millisecond); return outcome{} })
@@ -458,7 +464,7 @@ func TestObserverOfList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(eventLog)
 		f := &listedFake{fakeStore: newFake()}
-		c := newTestClient(t, f, WithPrefix("p/"), WithObserver(Observer{StoreCalled: func(_ context.Context, e StoreCall) {
+		c := newTestClient(t, f, WithPrefix("p/"), WithObserver(observe.Observer{StoreCalled: func(_ context.Context, e observe.StoreCall) {
 			log.add("%s %s %v failed %v", e.Op, e.Key, e.Took, e.Failed())
 		}}))
 		for key := range c.List(t.Context(), "x/") {
@@ -484,11 +490,11 @@ func TestObserverOfList(t *testing.T) {
 func TestObserverPanics(t *testing.T) {
 	logged := new(logBuffer)
 	second := new(eventLog)
-	boom := Observer{
-		CallBegan: func(context.Context, Call) context.Context { panic("boom") },
-		Acquired:  func(context.Context, Acquired) { panic("boom") },
-		Released:  func(context.Context, Released) { panic("boom") },
-		CallEnded: func(context.Context, CallEnded) { panic("boom") },
+	boom := observe.Observer{
+		CallBegan: func(context.Context, observe.Call) context.Context { panic("boom") },
+		Acquired:  func(context.Context, observe.Acquired) { panic("boom") },
+		Released:  func(context.Context, observe.Released) { panic("boom") },
+		CallEnded: func(context.Context, observe.CallEnded) { panic("boom") },
 	}
 	c := newTestClient(t, newFake(), WithLogger(slog.New(slog.NewTextHandler(logged, nil))), WithObserver(boom), WithObserver(second.locks()))
 	for range 3 {
@@ -519,7 +525,7 @@ type holdEvents struct {
 	losses  int
 }
 
-func (x *holdEvents) during(e LockEvent, what string) {
+func (x *holdEvents) during(e observe.Lock, what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.held[e.Token] {
@@ -527,7 +533,7 @@ func (x *holdEvents) during(e LockEvent, what string) {
 	}
 }
 
-func (x *holdEvents) end(e LockEvent, what string) {
+func (x *holdEvents) end(e observe.Lock, what string) {
 	x.during(e, what)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -541,13 +547,13 @@ func (x *holdEvents) count(n *int, by int) {
 	*n += by
 }
 
-func (x *holdEvents) observer() Observer {
-	return Observer{
-		CallBegan: func(ctx context.Context, _ Call) context.Context { x.count(&x.calls, 1); return ctx },
-		CallEnded: func(context.Context, CallEnded) { x.count(&x.calls, -1) },
-		WaitBegan: func(context.Context, WaitBegan) { x.count(&x.waiting, 1) },
-		WaitEnded: func(context.Context, WaitEnded) { x.count(&x.waiting, -1) },
-		Acquired: func(_ context.Context, e Acquired) {
+func (x *holdEvents) observer() observe.Observer {
+	return observe.Observer{
+		CallBegan: func(ctx context.Context, _ observe.Call) context.Context { x.count(&x.calls, 1); return ctx },
+		CallEnded: func(context.Context, observe.CallEnded) { x.count(&x.calls, -1) },
+		WaitBegan: func(context.Context, observe.WaitBegan) { x.count(&x.waiting, 1) },
+		WaitEnded: func(context.Context, observe.WaitEnded) { x.count(&x.waiting, -1) },
+		Acquired: func(_ context.Context, e observe.Acquired) {
 			x.mu.Lock()
 			defer x.mu.Unlock()
 			if _, known := x.held[e.Token]; known {
@@ -555,13 +561,13 @@ func (x *holdEvents) observer() Observer {
 			}
 			x.held[e.Token] = true
 		},
-		Renewed:     func(_ context.Context, e Renewed) { x.during(e.LockEvent, "renewal") },
-		RenewFailed: func(_ context.Context, e RenewFailed) { x.during(e.LockEvent, "failed renewal") },
-		Lost: func(_ context.Context, e Lost) {
-			x.end(e.LockEvent, "loss")
+		Renewed:     func(_ context.Context, e observe.Renewed) { x.during(e.Lock, "renewal") },
+		RenewFailed: func(_ context.Context, e observe.RenewFailed) { x.during(e.Lock, "failed renewal") },
+		Lost: func(_ context.Context, e observe.Lost) {
+			x.end(e.Lock, "loss")
 			x.count(&x.losses, 1)
 		},
-		Released: func(_ context.Context, e Released) { x.end(e.LockEvent, "release") },
+		Released: func(_ context.Context, e observe.Released) { x.end(e.Lock, "release") },
 	}
 }
 

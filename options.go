@@ -10,6 +10,7 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/hold"
 	"github.com/coordgo/coord/internal/permit"
+	"github.com/coordgo/coord/observe"
 )
 
 // maxOption bounds every duration of a lock, so that no sum of them overflows.
@@ -31,7 +32,7 @@ type settings struct {
 	floor    Token
 
 	bestEffort bool
-	observers  []Observer
+	observers  []observe.Observer
 	leases     *permit.Policy
 	overrides  bool
 	callers    bool
@@ -61,6 +62,15 @@ func WithLogger(l *slog.Logger) Option {
 			return fmt.Errorf("%w: nil logger", ErrInvalid)
 		}
 		o.logger = l
+		return nil
+	}
+}
+
+// WithObserver calls the functions of o for what the Client does. Given several
+// times, each observer is called, in that order.
+func WithObserver(o observe.Observer) Option {
+	return func(s *settings) error {
+		s.observers = append(s.observers, o)
 		return nil
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coordgo/coord/observe"
+
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/permit"
@@ -23,13 +25,13 @@ type ledger struct {
 }
 
 func (l *ledger) observer() Option {
-	return WithObserver(Observer{
-		LeaseEnded: func(_ context.Context, e LeaseEnded) {
+	return WithObserver(observe.Observer{
+		LeaseEnded: func(_ context.Context, e observe.LeaseEnded) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.leases, l.spent, l.returned, l.waste = l.leases+1, l.spent+e.Spent, l.returned+e.Returned, l.waste+e.Wasted
 		},
-		Allowed: func(_ context.Context, e Decision) {
+		Allowed: func(_ context.Context, e observe.Decision) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.allowed++

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/observe"
 )
 
 // What a store knows the answer to at once is checked and told as all else is.
@@ -28,7 +29,7 @@ func TestQuickAnswers(t *testing.T) {
 	}
 	long := strings.Repeat("k", coord.MaxKey)
 	c, prefixed := open(), open(coord.WithPrefix("app/"))
-	observed := open(coord.WithObserver(coord.Observer{Allowed: func(context.Context, coord.Decision) { told++ }}))
+	observed := open(coord.WithObserver(observe.Observer{Allowed: func(context.Context, observe.Decision) { told++ }}))
 	closed := open()
 	for _, limit := range []coord.Limit{coord.PerHour(100), {Rate: 100, Per: time.Hour, Burst: 100}, {Rate: 100, Per: time.Hour, Algorithm: coord.TokenBucket}} {
 		if err := c.Reset(ctx, "app/k", limit); err != nil {

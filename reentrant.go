@@ -10,6 +10,7 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/hold"
+	"github.com/coordgo/coord/internal/trace"
 )
 
 // Re-entry is kept here, once, above every store. It goes by descent: a Lock enters the innermost entry of its key under
@@ -60,7 +61,7 @@ func (l *Lock) live() *Lock {
 func (l *Lock) entryKey() entryKey { return entryKey{l.h.c, l.space(), l.Key()} }
 
 // reenter gives a handle on what ctx has of key already, nil if it has nothing. o is whose the handle is, or will be.
-func (c *Client) reenter(ctx context.Context, key entryKey, cfg *lockConfig, share driver.Share, try bool, w *lockWatch) (l *Lock, o *owner, err error) {
+func (c *Client) reenter(ctx context.Context, key entryKey, cfg *lockConfig, share driver.Share, try bool, w *trace.Lock) (l *Lock, o *owner, err error) {
 	for {
 		var n *Lock
 		if n, o = linkOf(ctx).entry(key); n == nil {
@@ -77,7 +78,7 @@ func (c *Client) reenter(ctx context.Context, key entryKey, cfg *lockConfig, sha
 }
 
 // enter gives a child of n.
-func (n *Lock) enter(ctx context.Context, cfg *lockConfig, share driver.Share, try bool, w *lockWatch) (*Lock, error) {
+func (n *Lock) enter(ctx context.Context, cfg *lockConfig, share driver.Share, try bool, w *trace.Lock) (*Lock, error) {
 	if !n.h.t.Holds() { // without a mutex: observers are told of the loss, and may lock
 		if err := n.h.t.Check(); n.released.Load() {
 			return nil, errLeft
@@ -121,7 +122,7 @@ func (n *Lock) admitOrQueue(cfg *lockConfig, share driver.Share, try bool) (*Loc
 }
 
 // await waits for a turn as n's child.
-func (n *Lock) await(ctx context.Context, s *turn, w *lockWatch) (*Lock, error) {
+func (n *Lock) await(ctx context.Context, s *turn, w *trace.Lock) (*Lock, error) {
 	decided := false
 	defer func() { // an observer may end the goroutine
 		if !decided && !n.withdraw(s) && s.lock != nil {

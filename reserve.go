@@ -10,6 +10,7 @@ import (
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/permit"
+	"github.com/coordgo/coord/observe"
 )
 
 // MaxReserve is how far ahead Reserve and Wait take permits of a token bucket.
@@ -30,10 +31,14 @@ type Reservation struct {
 // cancels. Windows are ErrUnsupported. If the permits are not due within
 // MaxReserve it is ErrLimited.
 func (c *Client) Reserve(ctx context.Context, key string, limit Limit, n int) (*Reservation, error) {
-	began := c.clock.Mono()
+	began := c.begins()
 	r, retry, err := c.reserve(ctx, key, limit, n, MaxReserve)
-	if c.observesLimits() && n > 0 {
-		c.observing.reserved(ctx, key, limit, n, began, r, retry, err)
+	if c.trace.Limits() && n > 0 {
+		e, result := observe.Decision{Op: "reserve", Key: key, Limit: limit, Asked: n, Err: err}, Result{Remaining: -1, RetryAfter: retry}
+		if err == nil {
+			e.Delay, result.Allowed, result.Granted = r.Delay(), true, n
+		}
+		c.tellAnswer(ctx, began, e, result, permit.FromStore)
 	}
 	if err != nil {
 		return nil, &Error{Op: "reserve", Backend: c.info.Name, Key: key, RetryAfter: retry, Err: err}

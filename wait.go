@@ -7,6 +7,7 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/permit"
+	"github.com/coordgo/coord/observe"
 )
 
 // Wait waits for one permit. See [Limiter].
@@ -18,15 +19,18 @@ func (c *Client) Wait(ctx context.Context, key string, limit Limit) error {
 // sleeps, and gives them back if ctx ends first; on a window it asks again when
 // the store said to. Under FailOpen an unavailable store admits.
 func (c *Client) WaitN(ctx context.Context, key string, limit Limit, n int) error {
-	var w *watched
-	if (c.observesLocks() || c.observesLimits()) && n > 0 {
-		w = c.observing.watch(ctx, Call{Op: "wait", Key: key, Limit: limit, N: n})
+	if n <= 0 {
+		_, _, err := c.waitN(ctx, key, limit, n)
+		return err
 	}
-	r, from, err := c.waitN(w.under(ctx), key, limit, n)
-	if w != nil {
-		c.observing.waited(w, &r, from, err)
-		w.ended(err, false)
+	ctx, w := c.trace.Call(ctx, observe.Call{Op: "wait", Key: key, Limit: limit, N: n})
+	began := c.begins()
+	r, from, err := c.waitN(ctx, key, limit, n)
+	if c.trace.Limits() {
+		r.Remaining, r.RetryAfter = -1, retryAfter(err)
+		c.tellAnswer(ctx, began, observe.Decision{Op: "wait", Key: key, Limit: limit, Asked: n, Err: err}, r, from)
 	}
+	w.Ended(err, false)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/observe"
 )
 
 func handOverCases() []Case {
@@ -32,8 +33,8 @@ func handOverCases() []Case {
 // waitingClient is a client that tells when a Lock has begun to wait.
 func (e *env) waitingClient(b driver.Backend) (c *coord.Client, waits <-chan struct{}) {
 	began := make(chan struct{}, 100)
-	return e.clientOn(b, coord.WithObserver(coord.Observer{
-		WaitBegan: func(context.Context, coord.WaitBegan) { began <- struct{}{} },
+	return e.clientOn(b, coord.WithObserver(observe.Observer{
+		WaitBegan: func(context.Context, observe.WaitBegan) { began <- struct{}{} },
 	})), began
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/observe"
 )
 
 func permitLeaseCases() []Case {
@@ -97,7 +98,7 @@ func leaseAccounts(e *env) {
 		key := e.key(name)
 		var mu sync.Mutex
 		granted, lost, ended := 0, 0, 0
-		observer := coord.WithObserver(coord.Observer{LeaseEnded: func(_ context.Context, l coord.LeaseEnded) {
+		observer := coord.WithObserver(observe.Observer{LeaseEnded: func(_ context.Context, l observe.LeaseEnded) {
 			mu.Lock()
 			defer mu.Unlock()
 			lost, ended = lost+l.Wasted, ended+1

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/observe"
 )
 
 // A worker is this binary, started again: another process with its own client of
@@ -187,11 +188,11 @@ func drainInAdvance(ctx context.Context, url string, o order) (a answer, err err
 	var mu sync.Mutex
 	wasted, leases, mute := 0, 0, 0
 	c, err := openWorker(url, coord.WithPermitLease(coord.PermitLease{For: 10 * time.Second, Lessees: o.Lessees}),
-		coord.WithObserver(coord.Observer{LeaseEnded: func(_ context.Context, l coord.LeaseEnded) {
+		coord.WithObserver(observe.Observer{LeaseEnded: func(_ context.Context, l observe.LeaseEnded) {
 			mu.Lock()
 			defer mu.Unlock()
 			wasted, leases = wasted+l.Wasted, leases+1
-		}, StoreCalled: func(_ context.Context, call coord.StoreCall) {
+		}, StoreCalled: func(_ context.Context, call observe.StoreCall) {
 			mu.Lock()
 			defer mu.Unlock()
 			if (call.Op == "take" || call.Op == "takeall") && call.Err != nil && !driver.Definite(call.Err) {

@@ -25,6 +25,7 @@ import (
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/observe"
 )
 
 // Client is a coord.Client on a store in memory.
@@ -79,9 +80,9 @@ type closing struct {
 	ids map[string]bool
 }
 
-func (c *closing) observer() coord.Observer {
-	return coord.Observer{Lost: func(_ context.Context, e coord.Lost) {
-		if e.Reason != coord.LossClosed {
+func (c *closing) observer() observe.Observer {
+	return observe.Observer{Lost: func(_ context.Context, e observe.Lost) {
+		if e.Reason != observe.LossClosed {
 			return
 		}
 		c.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.uber.org/goleak"
 
-	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/internal/golden"
+	"github.com/coordgo/coord/observe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -169,21 +169,21 @@ func TestNewWithoutSDK(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx := o.CallBegan(t.Context(), coord.Call{Op: "do", Key: "k"})
-		o.WaitBegan(ctx, coord.WaitBegan{})
-		o.WaitEnded(ctx, coord.WaitEnded{})
-		o.Acquired(ctx, coord.Acquired{})
-		o.Reentered(ctx, coord.Reentered{})
-		o.Refused(ctx, coord.Refused{})
-		o.Renewed(ctx, coord.Renewed{})
-		o.RenewFailed(ctx, coord.RenewFailed{})
-		o.Lost(ctx, coord.Lost{})
-		o.Released(ctx, coord.Released{})
-		o.Allowed(ctx, coord.Decision{})
-		o.Denied(ctx, coord.Decision{})
-		o.Degraded(ctx, coord.Decision{})
-		o.LeaseEnded(ctx, coord.LeaseEnded{Spent: 1, Returned: 1, Wasted: 1})
-		o.StoreCalled(ctx, coord.StoreCall{})
-		o.CallEnded(ctx, coord.CallEnded{Call: coord.Call{Op: "wait"}})
+		ctx := o.CallBegan(t.Context(), observe.Call{Op: "do", Key: "k"})
+		o.WaitBegan(ctx, observe.WaitBegan{})
+		o.WaitEnded(ctx, observe.WaitEnded{})
+		o.Acquired(ctx, observe.Acquired{})
+		o.Reentered(ctx, observe.Reentered{})
+		o.Refused(ctx, observe.Refused{})
+		o.Renewed(ctx, observe.Renewed{})
+		o.RenewFailed(ctx, observe.RenewFailed{})
+		o.Lost(ctx, observe.Lost{})
+		o.Released(ctx, observe.Released{})
+		o.Allowed(ctx, observe.Decision{})
+		o.Denied(ctx, observe.Decision{})
+		o.Degraded(ctx, observe.Decision{})
+		o.LeaseEnded(ctx, observe.LeaseEnded{Spent: 1, Returned: 1, Wasted: 1})
+		o.StoreCalled(ctx, observe.StoreCall{})
+		o.CallEnded(ctx, observe.CallEnded{Call: observe.Call{Op: "wait"}})
 	}
 }

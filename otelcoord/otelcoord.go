@@ -30,7 +30,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/observe"
 )
 
 // scope names this package as the source of what it reports.
@@ -63,14 +63,14 @@ func WithSpanKey(show func(key string) string) Option { return func(o *options) 
 
 // New makes an observer, for coord.WithObserver. Several clients may share it.
 // The error is that of a meter that refuses an instrument.
-func New(opts ...Option) (coord.Observer, error) {
+func New(opts ...Option) (observe.Observer, error) {
 	o := options{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider()}
 	for _, opt := range opts {
 		opt(&o)
 	}
 	m, err := newMeter(o.meters, o.key)
 	if err != nil {
-		return coord.Observer{}, err
+		return observe.Observer{}, err
 	}
 	t := &tracer{tracer: o.tracers.Tracer(scope), show: o.spanKey, holders: make(map[string]trace.SpanContext)}
 	return observer(m, t), nil

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 
-	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/observe"
 )
 
 // counts adds up counters by name and decision.
@@ -47,9 +47,9 @@ func TestShadowDecisions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Denied(t.Context(), coord.Decision{})
-	o.Denied(t.Context(), coord.Decision{Shadow: true})
-	o.Allowed(t.Context(), coord.Decision{Shadow: true, Granted: 3})
+	o.Denied(t.Context(), observe.Decision{})
+	o.Denied(t.Context(), observe.Decision{Shadow: true})
+	o.Allowed(t.Context(), observe.Decision{Shadow: true, Granted: 3})
 	want := map[string]int64{
 		"coord.limit.decisions denied": 1, "coord.limit.decisions shadow-denied": 1, "coord.limit.decisions shadow-allowed": 1,
 		"coord.limit.permits shadow-allowed": 3,

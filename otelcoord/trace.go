@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/observe"
 )
 
 // tracer makes the spans, and knows those of holders.
@@ -59,7 +59,7 @@ func (t *tracer) shown(key string) (text string) {
 	return t.show(key)
 }
 
-func (t *tracer) callBegan(ctx context.Context, c coord.Call) context.Context {
+func (t *tracer) callBegan(ctx context.Context, c observe.Call) context.Context {
 	attrs := []attribute.KeyValue{attribute.String(attrBackend, c.Backend)}
 	if t.show != nil {
 		attrs = append(attrs, attribute.String(attrKey, t.shown(c.Key)))
@@ -75,18 +75,18 @@ func (t *tracer) callBegan(ctx context.Context, c coord.Call) context.Context {
 	return ctx
 }
 
-func (t *tracer) callEnded(ctx context.Context, c coord.CallEnded) {
+func (t *tracer) callEnded(ctx context.Context, c observe.CallEnded) {
 	span := t.span(ctx)
 	span.SetAttributes(outcome(c.Outcome))
 	switch c.Outcome {
-	case coord.OutcomeOK, coord.OutcomeRefused, coord.OutcomeCancelled:
+	case observe.OutcomeOK, observe.OutcomeRefused, observe.OutcomeCancelled:
 	default:
 		span.SetStatus(codes.Error, string(c.Outcome)) // not the error's text, which has the key
 	}
 	span.End()
 }
 
-func (t *tracer) waitBegan(ctx context.Context, e coord.WaitBegan) {
+func (t *tracer) waitBegan(ctx context.Context, e observe.WaitBegan) {
 	t.mu.Lock()
 	holder, known := t.holders[e.HeldBy]
 	t.mu.Unlock()
@@ -98,7 +98,7 @@ func (t *tracer) waitBegan(ctx context.Context, e coord.WaitBegan) {
 	}
 }
 
-func (t *tracer) acquired(ctx context.Context, e coord.Acquired) {
+func (t *tracer) acquired(ctx context.Context, e observe.Acquired) {
 	span := t.span(ctx)
 	span.SetAttributes(attribute.Int64("coord.token", int64(e.Token)), attribute.String(attrWay, string(e.Way)))
 	holder := span.SpanContext()
@@ -118,9 +118,9 @@ func (t *tracer) forget(id string) {
 	delete(t.holders, id)
 }
 
-func (t *tracer) released(e coord.Released) { t.forget(e.ID) }
+func (t *tracer) released(e observe.Released) { t.forget(e.ID) }
 
-func (t *tracer) lost(ctx context.Context, e coord.Lost) {
+func (t *tracer) lost(ctx context.Context, e observe.Lost) {
 	t.forget(e.ID)
 	t.around(ctx).AddEvent("coord.lock.lost", trace.WithAttributes(
 		attribute.String(attrBackend, e.Backend),
@@ -130,7 +130,7 @@ func (t *tracer) lost(ctx context.Context, e coord.Lost) {
 	))
 }
 
-func (t *tracer) renewFailed(ctx context.Context, e coord.RenewFailed) {
+func (t *tracer) renewFailed(ctx context.Context, e observe.RenewFailed) {
 	t.around(ctx).AddEvent("coord.lock.renewal_failed", trace.WithAttributes(
 		attribute.String(attrBackend, e.Backend),
 		attribute.Int64("coord.token", int64(e.Token)),

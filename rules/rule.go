@@ -27,7 +27,7 @@ type Rule struct {
 	// without its slash at the end does not end the chain, because it may be served as another one.
 	Final bool
 	// Shadow tries the rule out: it decides, and admits whatever it decides. [Decision.Shadow] says what it would have
-	// done, and [coord.Decision.Shadow] tells an observer. The rule has accounts of its own, also for named limits, so
+	// done, and [observe.Decision.Shadow] tells an observer. The rule has accounts of its own, also for named limits, so
 	// that it changes nothing for others, and full limits when it leaves shadow mode. It is another call on the store, for
 	// requests that the other rules have admitted. It cannot be final.
 	Shadow bool

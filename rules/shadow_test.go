@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/observe"
 )
 
 // A rule in shadow mode decides as it would by itself, and admits. Nothing that it does changes what other rules decide.
@@ -98,9 +99,9 @@ func TestShadowRefusals(t *testing.T) {
 
 // Observers can tell the decisions of rules in shadow mode from those that requests got.
 func TestShadowIsObserved(t *testing.T) {
-	var told []coord.Decision
-	note := func(_ context.Context, e coord.Decision) { told = append(told, e) }
-	c := client(t, coord.WithObserver(coord.Observer{Allowed: note, Denied: note}))
+	var told []observe.Decision
+	note := func(_ context.Context, e observe.Decision) { told = append(told, e) }
+	c := client(t, coord.WithObserver(observe.Observer{Allowed: note, Denied: note}))
 	ch := chain(
 		t,
 		Rule{Name: "enforced", Limits: hour(9)},

@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.uber.org/goleak"
 
-	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/observe"
 	"github.com/coordgo/coord/otelcoord"
 )
 
@@ -74,15 +74,15 @@ func TestNamesOfTheDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	o.WaitBegan(ctx, coord.WaitBegan{})
-	o.Acquired(ctx, coord.Acquired{})
-	o.Reentered(ctx, coord.Reentered{})
-	o.Renewed(ctx, coord.Renewed{})
-	o.Lost(ctx, coord.Lost{})
-	o.Allowed(ctx, coord.Decision{Granted: 1})
-	o.LeaseEnded(ctx, coord.LeaseEnded{Spent: 1})
-	o.CallEnded(ctx, coord.CallEnded{Call: coord.Call{Op: "wait"}})
-	o.StoreCalled(ctx, coord.StoreCall{Err: io.ErrUnexpectedEOF})
+	o.WaitBegan(ctx, observe.WaitBegan{})
+	o.Acquired(ctx, observe.Acquired{})
+	o.Reentered(ctx, observe.Reentered{})
+	o.Renewed(ctx, observe.Renewed{})
+	o.Lost(ctx, observe.Lost{})
+	o.Allowed(ctx, observe.Decision{Granted: 1})
+	o.LeaseEnded(ctx, observe.LeaseEnded{Spent: 1})
+	o.CallEnded(ctx, observe.CallEnded{Call: observe.Call{Op: "wait"}})
+	o.StoreCalled(ctx, observe.StoreCall{Err: io.ErrUnexpectedEOF})
 	service := serving(ctx, t, func(ctx context.Context, l net.Listener) error {
 		return serve(ctx, l, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	})

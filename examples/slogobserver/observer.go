@@ -6,19 +6,19 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/observe"
 )
 
 // Log gives the observer for coord.WithObserver. It logs keys.
-func Log(log *slog.Logger) coord.Observer {
-	return coord.Observer{
-		Lost: func(ctx context.Context, e coord.Lost) {
+func Log(log *slog.Logger) observe.Observer {
+	return observe.Observer{
+		Lost: func(ctx context.Context, e observe.Lost) {
 			log.ErrorContext(ctx, "coord: lock lost", "key", e.Key, "reason", e.Reason, "token", int64(e.Token), "held", e.Held, "error", e.Err)
 		},
-		RenewFailed: func(ctx context.Context, e coord.RenewFailed) {
+		RenewFailed: func(ctx context.Context, e observe.RenewFailed) {
 			log.WarnContext(ctx, "coord: lock not renewed", "key", e.Key, "token", int64(e.Token), "left", e.Left, "error", e.Err)
 		},
-		Degraded: func(ctx context.Context, d coord.Decision) {
+		Degraded: func(ctx context.Context, d observe.Decision) {
 			log.WarnContext(ctx, "coord: admitted without limit", "key", d.Key, "permits", d.Granted, "error", d.Err)
 		},
 	}

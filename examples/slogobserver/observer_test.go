@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/coordtest"
+	"github.com/coordgo/coord/observe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,8 +40,8 @@ func TestLog(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	var text bytes.Buffer
 	o := Log(slog.New(slog.NewTextHandler(&text, nil)))
-	o.RenewFailed(t.Context(), coord.RenewFailed{LockEvent: coord.LockEvent{Key: "invoices", Token: 7}, Err: coord.ErrUnavailable})
-	o.Degraded(t.Context(), coord.Decision{Key: "supplier", Granted: 3, Err: coord.ErrUnavailable})
+	o.RenewFailed(t.Context(), observe.RenewFailed{Lock: observe.Lock{Key: "invoices", Token: 7}, Err: coord.ErrUnavailable})
+	o.Degraded(t.Context(), observe.Decision{Key: "supplier", Granted: 3, Err: coord.ErrUnavailable})
 	for _, part := range []string{"key=invoices token=7 left=0s", "key=supplier permits=3"} {
 		if !strings.Contains(text.String(), part) {
 			t.Errorf("%s is not in %s", part, text.String())

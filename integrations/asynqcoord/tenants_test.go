@@ -14,6 +14,7 @@ import (
 	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/coordtest"
 	"github.com/coordgo/coord/internal/testserver"
+	"github.com/coordgo/coord/observe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,7 +61,7 @@ func TestTenants(t *testing.T) {
 	for tenant, c := range refused {
 		first[coord.Key("tenant", tenant)] = sync.OnceFunc(func() { close(c) })
 	}
-	observer := coord.Observer{Refused: func(_ context.Context, e coord.Refused) { first[e.Key]() }}
+	observer := observe.Observer{Refused: func(_ context.Context, e observe.Refused) { first[e.Key]() }}
 	handler := asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		tenant := string(task.Payload())
 		s.begin(t, tenant)

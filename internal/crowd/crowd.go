@@ -17,6 +17,7 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/observe"
 )
 
 const (
@@ -67,7 +68,7 @@ func (s Size) Run(t *testing.T, store func(t *testing.T, session time.Duration) 
 	run("lasting permits", s.Permits, Lasting, func(t *testing.T, open Open, n int) { Permits(t, open, n, Lasting) })
 }
 
-func (open Open) client(t *testing.T, o coord.Observer) *coord.Client {
+func (open Open) client(t *testing.T, o observe.Observer) *coord.Client {
 	t.Helper()
 	c, err := coord.New(open(), coord.WithObserver(o), coord.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
@@ -110,7 +111,7 @@ func Waiters(t *testing.T, open Open, n int) {
 	}
 	for i := range n {
 		waits := make(chan struct{})
-		c := open.client(t, coord.Observer{WaitBegan: func(context.Context, coord.WaitBegan) { close(waits) }})
+		c := open.client(t, observe.Observer{WaitBegan: func(context.Context, observe.WaitBegan) { close(waits) }})
 		q.Go(func() {
 			if err := q.pass(ctx, t, c, i, opts); err != nil {
 				fail(fmt.Errorf("waiter %d of %d: %w", i, n, err))
@@ -247,15 +248,15 @@ func (k *keep) renewal(key string, token coord.Token) chan struct{} {
 	return ch.(chan struct{})
 }
 
-func (k *keep) observer(t *testing.T) coord.Observer {
-	return coord.Observer{
-		Renewed: func(_ context.Context, e coord.Renewed) {
+func (k *keep) observer(t *testing.T) observe.Observer {
+	return observe.Observer{
+		Renewed: func(_ context.Context, e observe.Renewed) {
 			select {
 			case k.renewal(e.Key, e.Token) <- struct{}{}:
 			default:
 			}
 		},
-		RenewFailed: func(_ context.Context, e coord.RenewFailed) {
+		RenewFailed: func(_ context.Context, e observe.RenewFailed) {
 			outOfTime := e.Left <= 0 || errors.Is(e.Err, context.DeadlineExceeded) || errors.Is(e.Err, os.ErrDeadlineExceeded)
 			if !k.ends() || !outOfTime {
 				t.Errorf("a renewal of %q, %v before the end: %v", e.Key, e.Left, e.Err)

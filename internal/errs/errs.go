@@ -107,14 +107,3 @@ func OfStore(ctx context.Context, err error, mutating bool) error {
 	}
 	return Chain(append(errs, err)...)
 }
-
-// StoreFailed reports whether err is no answer of the store. A wait for a lock that was too long is one.
-func StoreFailed(err error) bool {
-	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, driver.ErrLocked):
-		return false
-	case errors.Is(err, driver.ErrCorrupt):
-		return true
-	}
-	return errors.Is(err, driver.ErrNotSent) || !driver.Definite(err)
-}

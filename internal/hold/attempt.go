@@ -8,6 +8,8 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/internal/trace"
+	"github.com/coordgo/coord/observe"
 )
 
 // Spec is what is asked for.
@@ -36,7 +38,7 @@ type Spec struct {
 type Attempt struct {
 	acquisition
 	m         *Manager
-	trace     Trace               // nil: nobody listens
+	trace     *trace.Lock         // nil: nobody listens
 	waits     func(heldBy string) // told that the key cannot be had now, and which hold of this client is in the way; may be nil
 	try       bool                // it fails rather than wait
 	alone     bool                // it asks by itself, and does not queue
@@ -60,7 +62,7 @@ type Attempt struct {
 
 // Run brings a to a tenure of what s asks of m, or fails, and then has the janitor remove what its calls may have left at the
 // store. A try fails with ErrLocked rather than wait. trace may be nil.
-func (a *Attempt) Run(ctx context.Context, m *Manager, s Spec, try bool, trace Trace) (*Tenure, error) {
+func (a *Attempt) Run(ctx context.Context, m *Manager, s Spec, try bool, trace *trace.Lock) (*Tenure, error) {
 	a.begin(m, s)
 	if a.try = try; trace != nil {
 		a.trace, a.waits = trace, trace.Waits
@@ -169,7 +171,7 @@ func (a *Attempt) await(ctx context.Context) (*Tenure, error) {
 		m.afterLoss(lapsed, m.cleanUp)
 		switch {
 		case t != nil:
-			t.tellAcquired(Handed)
+			t.tellAcquired(observe.WayHanded)
 			return t, nil
 		case is == outside:
 			return nil, refusal
@@ -300,16 +302,16 @@ func (g *lateGrant) Error() string {
 }
 
 // way is how an attempt that was granted came to it.
-func (a *Attempt) way() Way {
+func (a *Attempt) way() observe.Way {
 	switch {
 	case a.refused && a.m.store.Queuer != nil: // who was refused is in its queue
-		return Queued
+		return observe.WayQueued
 	case a.refused:
-		return Polled
+		return observe.WayPolled
 	case a.waited:
-		return Local
+		return observe.WayLocal
 	}
-	return Free
+	return observe.WayFree
 }
 
 // waitFailure is the error of a wait that ended with its ctx or its client.

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/observe"
 )
 
 // A loss that was on its way to a tenure when that was handed off is no loss of the next.
@@ -112,27 +114,12 @@ func TestCloseWhileAReleaseIsTold(t *testing.T) {
 	})
 }
 
-// exits is a Trace that ends the goroutine in one kind of event.
-type exits struct {
-	noTrace
-	in string
-}
-
-func (e exits) Waits(string) {
-	if e.in == "Waits" {
-		runtime.Goexit()
-	}
-}
-
-func (e exits) Acquired(Identity, Way, time.Duration) {
-	if e.in == "Acquired" {
-		runtime.Goexit()
-	}
-}
-
 // An observer that ends the goroutine, as a test's FailNow does, leaves nothing behind: no hold, and no place in the queue.
 func TestObserverEndsTheGoroutine(t *testing.T) {
-	for _, in := range []string{"Waits", "Acquired"} {
+	for in, o := range map[string]observe.Observer{
+		"WaitBegan": {WaitBegan: func(context.Context, observe.WaitBegan) { runtime.Goexit() }},
+		"Acquired":  {Acquired: func(context.Context, observe.Acquired) { runtime.Goexit() }},
+	} {
 		t.Run(in, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newManager(t, &fakeStore{})
@@ -140,7 +127,7 @@ func TestObserverEndsTheGoroutine(t *testing.T) {
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
-					lock(t, m, 0, exits{in: in})
+					lock(t, m, 0, traced(t, o))
 				}()
 				synctest.Wait()
 				other := another(t, m, nil)
@@ -165,7 +152,7 @@ func halfway(t *testing.T, first *Tenure) (next *Tenure, wake func()) {
 	}
 	seen := a.wake
 	a.wake = make(chan struct{}, 1) // not the one that it waits for
-	first.h.finish(ErrReleased, NotLost)
+	first.h.finish(ErrReleased, notLost)
 	m.give(first.h, a)
 	a.wake = seen
 	return a.tenure, a.signal
@@ -173,12 +160,12 @@ func halfway(t *testing.T, first *Tenure) (next *Tenure, wake func()) {
 
 // A hold that is lost between two tenures is nobody's: its successor begins again, as the first.
 func TestLossOnTheWay(t *testing.T) {
-	for name, trace := range map[string]Trace{"": nil, "traced": noTrace{}} {
+	for name, o := range map[string]observe.Observer{"": {}, "traced": {Lost: func(context.Context, observe.Lost) {}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newManager(t, &fakeStore{})
-				first := lock(t, m, 0, trace)
-				successor, other := another(t, m, trace), another(t, m, trace)
+				first := lock(t, m, 0, traced(t, o))
+				successor, other := another(t, m, traced(t, o)), another(t, m, traced(t, o))
 				lost, wake := halfway(t, first)
 				m.lose(first.h, lost, errs.ErrLost)
 				wake()

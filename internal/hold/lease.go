@@ -7,6 +7,7 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/observe"
 )
 
 // hold is what this client has at the store: a lease on a key under an id. Its tenure is who has it inside the client.
@@ -94,7 +95,7 @@ func (e ended) cancel() {
 // end ends the hold, and the tenure that has it, with err, and a reason if that is a loss. If t is given and does not have the
 // hold any more, its end is no end of the hold. An attempt that was handed the tenure, and has not seen it, queues again, at the
 // front. Manager.mu is held.
-func (h *hold) end(t *Tenure, err error, loss Loss) ended {
+func (h *hold) end(t *Tenure, err error, loss observe.Loss) ended {
 	last := h.tenure
 	switch {
 	case h.state == released && t == nil: // whoever released it finds out
@@ -112,7 +113,7 @@ func (h *hold) end(t *Tenure, err error, loss Loss) ended {
 }
 
 // finish ends the tenure that has the hold, and closes Done. Manager.mu is held.
-func (h *hold) finish(err error, loss Loss) ended {
+func (h *hold) finish(err error, loss observe.Loss) ended {
 	t := h.tenure
 	t.err, t.loss, t.lastEnd, t.lastTTL = err, loss, h.deadline.Load().Earlier(t.endBy), h.ttl
 	t.over.Store(true)
@@ -137,7 +138,7 @@ func (m *Manager) lose(h *hold, t *Tenure, cause error) {
 // gone ends a hold that the store has said it does not have, whoever has it here.
 func (m *Manager) gone(h *hold, cause error) {
 	m.mu.Lock()
-	e := h.end(nil, cause, Revoked)
+	e := h.end(nil, cause, observe.LossRevoked)
 	m.mu.Unlock()
 	m.afterLoss(e, m.cleanUpUnknown)
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/host"
 	"github.com/coordgo/coord/internal/partition"
+	"github.com/coordgo/coord/internal/trace"
+	"github.com/coordgo/coord/observe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -124,12 +126,12 @@ func newManager(t testing.TB, f *fakeStore) *Manager {
 }
 
 // lock takes key "k" for a while at most, 0: without a bound.
-func lock(t testing.TB, m *Manager, maxHold time.Duration, trace Trace) *Tenure {
-	return lockAs(t, m, Spec{Name: "k", Key: "k", Lease: testTTL, MaxHold: maxHold, Owner: nobody{}}, trace)
+func lock(t testing.TB, m *Manager, maxHold time.Duration, w *trace.Lock) *Tenure {
+	return lockAs(t, m, Spec{Name: "k", Key: "k", Lease: testTTL, MaxHold: maxHold, Owner: nobody{}}, w)
 }
 
-func lockAs(t testing.TB, m *Manager, s Spec, trace Trace) *Tenure {
-	tenure, err := new(Attempt).Run(t.Context(), m, s, false, trace)
+func lockAs(t testing.TB, m *Manager, s Spec, w *trace.Lock) *Tenure {
+	tenure, err := new(Attempt).Run(t.Context(), m, s, false, w)
 	if err != nil {
 		t.Error(err)
 	}
@@ -141,9 +143,9 @@ type nobody struct{}
 func (nobody) String() string { return "nobody" }
 
 // another starts a lock that has to wait, and gives what it is granted.
-func another(t testing.TB, m *Manager, trace Trace) <-chan *Tenure {
+func another(t testing.TB, m *Manager, w *trace.Lock) <-chan *Tenure {
 	got := make(chan *Tenure, 1)
-	go func() { got <- lock(t, m, 0, trace) }()
+	go func() { got <- lock(t, m, 0, w) }()
 	synctest.Wait()
 	return got
 }
@@ -179,12 +181,10 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// noTrace is a Trace that keeps nothing.
-type noTrace struct{}
-
-func (noTrace) Waits(string)                                              {}
-func (noTrace) Acquired(Identity, Way, time.Duration)                     {}
-func (noTrace) Renewed(Identity, time.Duration, time.Duration)            {}
-func (noTrace) RenewFailed(Identity, time.Duration, time.Duration, error) {}
-func (noTrace) Lost(Identity, time.Duration, Loss, error)                 {}
-func (noTrace) Released(context.Context, Identity, Release)               {}
+// traced gives the trace of an attempt, of which o is told.
+func traced(t testing.TB, o observe.Observer) *trace.Lock {
+	c := &trace.Client{Clock: clock.New(), Log: slog.New(slog.DiscardHandler)}
+	c.Observe([]observe.Observer{o})
+	_, w := c.Lock(t.Context(), "lock", observe.Lock{Key: "k"})
+	return w
+}

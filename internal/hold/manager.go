@@ -10,6 +10,7 @@ import (
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/partition"
+	"github.com/coordgo/coord/observe"
 )
 
 // Store is the part of a store that locks, and what its claims say beyond the minimum.
@@ -133,7 +134,7 @@ func (m *Manager) GiveBack(ctx context.Context) {
 		if h.state == released { // whoever released it may tell observers for long
 			h.state = over
 			all = append(all, ended{t: h.tenure})
-		} else if e := h.end(nil, errClosed, Closed); e.t != nil {
+		} else if e := h.end(nil, errClosed, observe.LossClosed); e.t != nil {
 			all = append(all, e)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/observe"
 )
 
 // batched is a store that renews several holds by one request.
@@ -22,53 +23,33 @@ func (b batched) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Ren
 	return answers
 }
 
-// stuck is a Trace that does not return from one kind of event until it may.
-type stuck struct {
-	noTrace
-	in  string
-	may chan struct{}
-}
-
-func (s stuck) Renewed(Identity, time.Duration, time.Duration) {
-	if s.in == "Renewed" {
-		<-s.may
+// acting is an observer that does something in one kind of event.
+func acting(in string, act func()) observe.Observer {
+	switch in {
+	case "Renewed":
+		return observe.Observer{Renewed: func(context.Context, observe.Renewed) { act() }}
+	case "Lost":
+		return observe.Observer{Lost: func(context.Context, observe.Lost) { act() }}
 	}
-}
-
-func (s stuck) Lost(Identity, time.Duration, Loss, error) {
-	if s.in == "Lost" {
-		<-s.may
-	}
-}
-
-func (e exits) Renewed(Identity, time.Duration, time.Duration) {
-	if e.in == "Renewed" {
-		runtime.Goexit()
-	}
-}
-
-func (e exits) Lost(Identity, time.Duration, Loss, error) {
-	if e.in == "Lost" {
-		runtime.Goexit()
-	}
+	panic(in)
 }
 
 // many locks so many keys, each with this observer.
-func many(t *testing.T, m *Manager, n int, maxHold time.Duration, trace Trace) (all []*Tenure) {
+func many(t *testing.T, m *Manager, n int, maxHold time.Duration, o observe.Observer) (all []*Tenure) {
 	for i := range n {
 		k := fmt.Sprint("k", i)
-		all = append(all, lockAs(t, m, Spec{Name: k, Key: k, Lease: testTTL, MaxHold: maxHold, Owner: nobody{}}, trace))
+		all = append(all, lockAs(t, m, Spec{Name: k, Key: k, Lease: testTTL, MaxHold: maxHold, Owner: nobody{}}, traced(t, o)))
 	}
 	return all
 }
 
 // bad makes observers that are stuck in one kind of event, until goOn, or end their goroutine there.
-var bad = map[string]func(in string) (trace Trace, goOn func()){
-	"stuck": func(in string) (Trace, func()) {
+var bad = map[string]func(in string) (o observe.Observer, goOn func()){
+	"stuck": func(in string) (observe.Observer, func()) {
 		may := make(chan struct{})
-		return stuck{in: in, may: may}, func() { close(may) }
+		return acting(in, func() { <-may }), func() { close(may) }
 	},
-	"ends its goroutine": func(in string) (Trace, func()) { return exits{in: in}, func() {} },
+	"ends its goroutine": func(in string) (observe.Observer, func()) { return acting(in, runtime.Goexit), func() {} },
 }
 
 // manyHolds is more than are renewed, or given back, at a time.
@@ -86,8 +67,8 @@ func TestObserverCostsNoRenewal(t *testing.T) {
 					if batch {
 						m.store.Locker = batched{f}
 					}
-					trace, goOn := make("Renewed")
-					all := append(many(t, m, manyHolds, 0, trace), lock(t, m, 0, nil))
+					o, goOn := make("Renewed")
+					all := append(many(t, m, manyHolds, 0, o), lock(t, m, 0, nil))
 					time.Sleep(testTTL * 2 / 5)
 					for _, tenure := range all {
 						if left := time.Until(tenure.Deadline()); left < testTTL*3/4 {
@@ -113,11 +94,11 @@ func TestObserverCostsNoOtherKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newManager(t, &fakeStore{})
-				trace, goOn := make("Lost")
-				lock(t, m, time.Second, trace)
-				many(t, m, 1, time.Second, nil)
+				o, goOn := make("Lost")
+				lock(t, m, time.Second, traced(t, o))
+				many(t, m, 1, time.Second, observe.Observer{})
 				time.Sleep(2 * time.Second)
-				for _, again := range many(t, m, 1, 0, nil) {
+				for _, again := range many(t, m, 1, 0, observe.Observer{}) {
 					release(t, again)
 				}
 				goOn()
@@ -134,7 +115,7 @@ func TestObserverCostsNoGivingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeStore{}
 		m := newManager(t, f)
-		many(t, m, manyHolds, 0, exits{in: "Lost"})
+		many(t, m, manyHolds, 0, acting("Lost", runtime.Goexit))
 		m.Stop()
 		m.GiveBack(t.Context())
 		if len(f.holders) > 0 {

@@ -27,13 +27,13 @@ func (t *Tenure) Release(ctx context.Context) error {
 		m.afterLoss(e, m.cleanUp)
 		return t.err
 	case m.successor(h, now) != nil:
-		e := h.finish(ErrReleased, NotLost)
+		e := h.finish(ErrReleased, notLost)
 		h.state = released
 		m.mu.Unlock()
 		m.handOff(ctx, e, now)
 		return nil
 	}
-	e := h.end(t, ErrReleased, NotLost)
+	e := h.end(t, ErrReleased, notLost)
 	m.mu.Unlock()
 	e.cancel()
 	return m.giveBack(ctx, h, t)

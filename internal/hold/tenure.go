@@ -7,6 +7,7 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/observe"
 )
 
 // Tenure is one holder's time with a hold. A hold that is handed off inside the client has one tenure after the other, each
@@ -19,9 +20,9 @@ type Tenure struct {
 	endBy   clock.Instant // MaxHold; zero: none
 	events
 
-	over atomic.Bool // what follows is set, and does not change any more
-	err  error       // why it is over
-	loss Loss        // why it was lost, if it was
+	over atomic.Bool  // what follows is set, and does not change any more
+	err  error        // why it is over
+	loss observe.Loss // why it was lost, if it was
 
 	lastEnd clock.Instant // the deadline that it had when it ended
 	lastTTL time.Duration
@@ -39,8 +40,8 @@ func (t *Tenure) Name() string { return t.h.by.spec.Name }
 // ID is the id under which the store has the hold.
 func (t *Tenure) ID() string { return t.h.by.id }
 
-// Identity says which tenure it is.
-func (t *Tenure) Identity() Identity { return Identity{t.h.by.id, t.token} }
+// Identity says which tenure an event is of.
+func (t *Tenure) Identity() observe.Lock { return observe.Lock{ID: t.h.by.id, Token: t.token} }
 
 // Token is the fencing token.
 func (t *Tenure) Token() driver.Token { return t.token }
@@ -99,7 +100,7 @@ func (t *Tenure) Check() error {
 }
 
 // Holds reports whether the tenure is held by the monotonic clock alone, which costs half: the scheduler watches the
-// other one. If it is not held, Check says why, and tells the Trace.
+// other one. If it is not held, Check says why, and tells the trace.
 func (t *Tenure) Holds() bool {
 	mono := t.h.m.clock.Mono()
 	return !t.over.Load() && mono < t.h.deadline.Mono() && (t.endBy.Mono == 0 || mono < t.endBy.Mono)

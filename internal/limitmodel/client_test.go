@@ -17,6 +17,7 @@ import (
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/observe"
 )
 
 // trip is the longest that a call on a far store takes, and answered the longest between
@@ -292,7 +293,7 @@ func walkClients(t *testing.T, steps int, seed uint64, debits int) (leases int, 
 		w.limits = append(w.limits, coord.Limit{Rate: 4 + rnd.IntN(most), Per: 2 * time.Second})
 		opts := []coord.Option{
 			coord.WithLogger(slog.New(slog.DiscardHandler)), coord.WithBestEffort(),
-			coord.WithObserver(coord.Observer{LeaseEnded: func(context.Context, coord.LeaseEnded) { w.leases.Add(1) }}),
+			coord.WithObserver(observe.Observer{LeaseEnded: func(context.Context, observe.LeaseEnded) { w.leases.Add(1) }}),
 		}
 		if w.leased {
 			opts = append(opts, coord.WithPermitLease(coord.PermitLease{For: ahead, Lessees: 2}))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
+	"github.com/coordgo/coord/observe"
 )
 
 // advance has the permits that were taken in advance, by key and limit.
@@ -27,7 +28,7 @@ type advance struct {
 	closed   bool
 	every    time.Duration // how often all is swept
 	sweeping bool          // there is a sweeper
-	ended    []PrefetchEnded
+	ended    []observe.LeaseEnded
 	back     []leftover
 }
 
@@ -151,7 +152,7 @@ func (a *advance) note(k limitKey, granted int, t *driver.TakenOne) {
 // tells notes that b is over, and that so many of its permits were given back. advance.mu is held.
 func (a *advance) tells(p *prefetched, b *block, returned int) {
 	if a.Ended != nil {
-		a.ended = append(a.ended, PrefetchEnded{
+		a.ended = append(a.ended, observe.LeaseEnded{
 			Key: p.key.key, Limit: p.key.limit, Spent: b.n - b.left, Returned: returned, Wasted: b.left - returned,
 		})
 	}

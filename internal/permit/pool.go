@@ -8,6 +8,7 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/partition"
+	"github.com/coordgo/coord/observe"
 )
 
 // MaxAhead is how far ahead permits of a token bucket are taken.
@@ -49,14 +50,7 @@ type Config struct {
 	Clock *clock.Clock
 	NewID func() string // names a request whose permits may be given back
 	// Ended is told of prefetched permits that are over; nil if nobody wants to know.
-	Ended func(PrefetchEnded)
-}
-
-// PrefetchEnded is the end of permits that one call has taken in advance.
-type PrefetchEnded struct {
-	Key                     string
-	Limit                   driver.Limit
-	Spent, Returned, Wasted int
+	Ended func(observe.LeaseEnded)
 }
 
 // Pool takes permits for the goroutines of one client. It is safe for concurrent use.

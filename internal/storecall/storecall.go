@@ -12,7 +12,7 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
-	"github.com/coordgo/coord/internal/errs"
+	"github.com/coordgo/coord/observe"
 )
 
 // Calls is what the calls of one client have in common.
@@ -21,7 +21,7 @@ type Calls struct {
 	Log   *slog.Logger
 	Clock *clock.Clock
 	// Called is told of each call that asks for locks and limits, or that an operator makes of a key; nil: nobody is.
-	Called func(ctx context.Context, op, key string, took time.Duration, err error)
+	Called func(context.Context, observe.StoreCall)
 }
 
 // begins is when a call begins, if anybody is told.
@@ -35,7 +35,7 @@ func (c *Calls) begins() (now time.Duration) {
 // ended is deferred. It tells of a call that began at began.
 func (c *Calls) ended(ctx context.Context, op, key string, began time.Duration, err *error) {
 	if c.Called != nil {
-		c.Called(ctx, op, key, c.Clock.Mono()-began, *err)
+		c.Called(ctx, observe.StoreCall{Backend: c.Store, Op: op, Key: key, Took: c.Clock.Mono() - began, Err: *err})
 	}
 }
 
@@ -189,7 +189,7 @@ func (l locker) RenewAll(ctx context.Context, holds []driver.Hold) []driver.Rene
 		return nil // it has no such request
 	}
 	for _, a := range answers { // the first failure, as the request fails as a whole
-		if failed == nil && errs.StoreFailed(a.Err) {
+		if failed == nil && (observe.StoreCall{Err: a.Err}).Failed() {
 			failed = a.Err
 		}
 	}

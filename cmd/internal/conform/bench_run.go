@@ -13,6 +13,7 @@ import (
 	"github.com/coordgo/coord/config"
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/bench"
+	"github.com/coordgo/coord/observe"
 )
 
 // benchRun is a run of coord-conform bench.
@@ -120,7 +121,7 @@ func closeAll(list []*coord.Client) {
 type callCounter struct{ n atomic.Int64 }
 
 func (c *callCounter) option() coord.Option {
-	return coord.WithObserver(coord.Observer{StoreCalled: func(context.Context, coord.StoreCall) { c.n.Add(1) }})
+	return coord.WithObserver(observe.Observer{StoreCalled: func(context.Context, observe.StoreCall) { c.n.Add(1) }})
 }
 
 func (c *callCounter) count() float64 { return float64(c.n.Load()) }

@@ -23,6 +23,7 @@ import (
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/quorum"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/observe"
 )
 
 // An attacker is this binary, started again: a process whose goroutines use the public API at random until its input ends.
@@ -197,7 +198,7 @@ func socketsNow() (n int) {
 
 // queue waits for a key, and tells when it does.
 func queue(ctx context.Context, o orders) error {
-	c, err := openStore(ctx, o.URLs, coord.WithObserver(coord.Observer{WaitBegan: func(context.Context, coord.WaitBegan) { fmt.Println("waits") }}))
+	c, err := openStore(ctx, o.URLs, coord.WithObserver(observe.Observer{WaitBegan: func(context.Context, observe.WaitBegan) { fmt.Println("waits") }}))
 	if err != nil {
 		return err
 	}

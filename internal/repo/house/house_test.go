@@ -91,7 +91,7 @@ func anotherModule(path string) bool {
 }
 
 // engines are what the root package is made of.
-var engines = []string{"internal/hold", "internal/permit", "internal/partition", "internal/storecall", "internal/clock", "internal/errs", "internal/quorum"}
+var engines = []string{"internal/hold", "internal/permit", "internal/partition", "internal/storecall", "internal/trace", "internal/clock", "internal/errs", "internal/quorum"}
 
 func forbidden(from, dep string) string {
 	switch {
@@ -107,12 +107,14 @@ func forbidden(from, dep string) string {
 		return "only conformance checks histories"
 	case under(from, "conformance/internal") && !strings.HasPrefix(dep, checker) && !under(dep, "driver") && !under(dep, "conformance/internal"):
 		return "the parts of conformance import each other, driver, the checker of histories and the standard library"
-	case under(from, "conformance") && !strings.HasPrefix(dep, checker) && dep != module && !under(dep, "driver") && !under(dep, "conformance"):
-		return "conformance imports the root, driver, its own parts, the checker of histories and the standard library"
+	case under(from, "conformance") && !strings.HasPrefix(dep, checker) && dep != module && !under(dep, "observe") && !under(dep, "driver") && !under(dep, "conformance"):
+		return "conformance imports the root, observe, driver, its own parts, the checker of histories and the standard library"
 	case under(from, "driver") && !under(dep, "driver"):
 		return "driver imports the standard library only"
-	case from == module && (!under(dep, "driver") && !under(dep, "internal") || under(dep, "internal/quorum")):
-		return "the root imports driver, internal but the engine of quorums, and the standard library only"
+	case under(from, "observe") && dep != module+"/driver":
+		return "observe imports driver and the standard library only"
+	case from == module && (!under(dep, "driver") && !under(dep, "observe") && !under(dep, "internal") || under(dep, "internal/quorum")):
+		return "the root imports driver, observe, internal but the engine of quorums, and the standard library only"
 	case slices.ContainsFunc(engines, func(dir string) bool { return under(from, dir) }) && dep == module:
 		return "an engine does not know the root"
 	case under(from, "rules") && dep != module && !under(dep, "internal/shadow"):
@@ -169,6 +171,9 @@ func TestForbidden(t *testing.T) {
 		{module, module + "/backends/redis", false},
 		{module, "github.com/redis/go-redis/v9", false},
 		{module, "testing", false},
+		{module, module + "/observe", true},
+		{module + "/observe", module + "/driver", true},
+		{module + "/observe", module + "/internal/errs", false},
 		{module + "/driver/cas", module + "/driver", true},
 		{module + "/driver/cas", module, false},
 		{module + "/internal/permit", module, false},
@@ -221,7 +226,7 @@ func TestForbidden(t *testing.T) {
 
 // A program that imports the core links nothing from outside the standard library.
 func TestRootDependencies(t *testing.T) {
-	for _, p := range list(t, ".", "./driver/...") {
+	for _, p := range list(t, ".", "./driver/...", "./observe") {
 		for _, dep := range p.Deps {
 			if !standard(dep) && dep != module && !strings.HasPrefix(dep, module+"/") && !strings.HasPrefix(dep, "vendor/") {
 				t.Errorf("%s links %s", p.ImportPath, dep)

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	notrace "go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/observe"
 	"github.com/coordgo/coord/otelcoord"
 )
 
@@ -22,8 +22,8 @@ import (
 func tell(what string, v any) { fmt.Fprintf(os.Stderr, "%s: %v | %+v | %#v\n", what, v, v, v) }
 
 // everything is an observer that writes whatever it is told of.
-func everything() coord.Observer {
-	var o coord.Observer
+func everything() observe.Observer {
+	var o observe.Observer
 	fields := reflect.ValueOf(&o).Elem()
 	for i := range fields.NumField() {
 		field, name := fields.Field(i), fields.Type().Field(i).Name
@@ -36,7 +36,7 @@ func everything() coord.Observer {
 }
 
 // telemetry is otelcoord's observer, with keys, over providers that write what they get.
-func telemetry() (coord.Observer, error) {
+func telemetry() (observe.Observer, error) {
 	same := func(key string) string { return key }
 	return otelcoord.New(otelcoord.WithKey(same), otelcoord.WithSpanKey(same),
 		otelcoord.WithMeterProvider(meters{}), otelcoord.WithTracerProvider(tracers{}))

@@ -1,4 +1,4 @@
-package coord_test
+package observe_test
 
 import (
 	"context"
@@ -10,14 +10,15 @@ import (
 
 	"github.com/coordgo/coord"
 	_ "github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/observe"
 )
 
 // An observer is told what the client does, as far as it asks to be.
 func ExampleObserver() {
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		Acquired: func(_ context.Context, e coord.Acquired) { fmt.Println("acquired", e.Key) },
-		Released: func(_ context.Context, e coord.Released) { fmt.Println("released", e.Key) },
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		Acquired: func(_ context.Context, e observe.Acquired) { fmt.Println("acquired", e.Key) },
+		Released: func(_ context.Context, e observe.Released) { fmt.Println("released", e.Key) },
 	}))
 	if err != nil {
 		fmt.Println(err)
@@ -38,11 +39,11 @@ func ExampleObserver() {
 }
 
 // What every event about a lock has.
-func ExampleLockEvent() {
+func ExampleLock() {
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		Acquired: func(_ context.Context, e coord.Acquired) {
-			about := e.LockEvent
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		Acquired: func(_ context.Context, e observe.Acquired) {
+			about := e.Lock
 			fmt.Println(about.Backend, about.Key, about.ID != "", about.Token > 0)
 		},
 	}))
@@ -65,8 +66,8 @@ func ExampleLockEvent() {
 
 func ExampleAcquired() {
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		Acquired: func(_ context.Context, e coord.Acquired) { fmt.Printf("%s, for %v\n", e.Way, e.TTL) },
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		Acquired: func(_ context.Context, e observe.Acquired) { fmt.Printf("%s, for %v\n", e.Way, e.TTL) },
 	}))
 	if err != nil {
 		fmt.Println(err)
@@ -87,8 +88,8 @@ func ExampleAcquired() {
 
 func ExampleReleased() {
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		Released: func(_ context.Context, e coord.Released) { fmt.Println("confirmed:", e.Err == nil) },
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		Released: func(_ context.Context, e observe.Released) { fmt.Println("confirmed:", e.Err == nil) },
 	}))
 	if err != nil {
 		fmt.Println(err)
@@ -109,10 +110,10 @@ func ExampleReleased() {
 
 // How often locks were had at once, and how often not.
 func ExampleWay() {
-	ways := make(map[coord.Way]int)
+	ways := make(map[observe.Way]int)
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		Acquired: func(_ context.Context, e coord.Acquired) { ways[e.Way]++ },
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		Acquired: func(_ context.Context, e observe.Acquired) { ways[e.Way]++ },
 	}))
 	if err != nil {
 		fmt.Println(err)
@@ -132,8 +133,8 @@ func ExampleWay() {
 // A wait for a lock that this client has itself.
 func ExampleWaitBegan() {
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		WaitBegan: func(_ context.Context, e coord.WaitBegan) {
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		WaitBegan: func(_ context.Context, e observe.WaitBegan) {
 			fmt.Printf("in the queue for %s, which we hold: %v\n", e.Key, e.HeldBy != "")
 		},
 	}))
@@ -157,8 +158,8 @@ func ExampleWaitBegan() {
 
 func ExampleWaitEnded() {
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		WaitEnded: func(_ context.Context, e coord.WaitEnded) { fmt.Printf("the wait for %s: %s\n", e.Key, e.Outcome) },
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		WaitEnded: func(_ context.Context, e observe.WaitEnded) { fmt.Printf("the wait for %s: %s\n", e.Key, e.Outcome) },
 	}))
 	if err != nil {
 		fmt.Println(err)
@@ -180,8 +181,8 @@ func ExampleWaitEnded() {
 
 func ExampleRefused() {
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		Refused: func(_ context.Context, e coord.Refused) { fmt.Printf("%s: %s\n", e.Key, e.Outcome) },
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		Refused: func(_ context.Context, e observe.Refused) { fmt.Printf("%s: %s\n", e.Key, e.Outcome) },
 	}))
 	if err != nil {
 		fmt.Println(err)
@@ -203,10 +204,10 @@ func ExampleRefused() {
 
 // How calls ended, as labels of a metric.
 func ExampleOutcome() {
-	outcomes := make(map[coord.Outcome]int)
+	outcomes := make(map[observe.Outcome]int)
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		CallEnded: func(_ context.Context, e coord.CallEnded) { outcomes[e.Outcome]++ },
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		CallEnded: func(_ context.Context, e observe.CallEnded) { outcomes[e.Outcome]++ },
 	}))
 	if err != nil {
 		fmt.Println(err)
@@ -230,8 +231,8 @@ func ExampleOutcome() {
 
 func ExampleReentered() {
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		Reentered: func(_ context.Context, e coord.Reentered) { fmt.Println(e.Depth, "handles on", e.Key) },
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		Reentered: func(_ context.Context, e observe.Reentered) { fmt.Println(e.Depth, "handles on", e.Key) },
 	}))
 	if err != nil {
 		fmt.Println(err)
@@ -250,10 +251,10 @@ func ExampleReentered() {
 
 // A lease is renewed every third of it.
 func ExampleRenewed() {
-	renewed := make(chan coord.Renewed, 1)
+	renewed := make(chan observe.Renewed, 1)
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		Renewed: func(_ context.Context, e coord.Renewed) {
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		Renewed: func(_ context.Context, e observe.Renewed) {
 			select {
 			case renewed <- e:
 			default: // it is told of one
@@ -282,8 +283,8 @@ func ExampleRenewed() {
 // A renewal that fails is tried again for as long as the lease lasts.
 func ExampleRenewFailed() {
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		RenewFailed: func(ctx context.Context, e coord.RenewFailed) {
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		RenewFailed: func(ctx context.Context, e observe.RenewFailed) {
 			slog.WarnContext(ctx, "the store does not renew a lock", "key", e.Key, "lost in", e.Left, "error", e.Err)
 		},
 	}))
@@ -297,10 +298,10 @@ func ExampleRenewFailed() {
 }
 
 func ExampleLost() {
-	lost := make(chan coord.Lost, 1)
+	lost := make(chan observe.Lost, 1)
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		Lost: func(_ context.Context, e coord.Lost) { lost <- e },
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		Lost: func(_ context.Context, e observe.Lost) { lost <- e },
 	}))
 	if err != nil {
 		fmt.Println(err)
@@ -323,11 +324,11 @@ func ExampleLost() {
 }
 
 // Work that took longer than it may is another matter than a store that was away.
-func ExampleLossReason() {
-	reasons := make(chan coord.LossReason, 1)
+func ExampleLoss() {
+	reasons := make(chan observe.Loss, 1)
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		Lost: func(_ context.Context, e coord.Lost) { reasons <- e.Reason },
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		Lost: func(_ context.Context, e observe.Lost) { reasons <- e.Reason },
 	}))
 	if err != nil {
 		fmt.Println(err)
@@ -342,9 +343,9 @@ func ExampleLossReason() {
 	}
 	<-lock.Done()
 	switch reason := <-reasons; reason {
-	case coord.LossMaxHold:
+	case observe.LossMaxHold:
 		fmt.Println("too long:", reason)
-	case coord.LossExpired, coord.LossRevoked, coord.LossClosed:
+	case observe.LossExpired, observe.LossRevoked, observe.LossClosed:
 		fmt.Println(reason)
 	}
 	fmt.Println(errors.Is(lock.Unlock(ctx), coord.ErrMaxHold))
@@ -356,8 +357,8 @@ func ExampleLossReason() {
 // A value in the context of a call is seen by all that the call does.
 func ExampleCall() {
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		CallBegan: func(ctx context.Context, c coord.Call) context.Context {
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		CallBegan: func(ctx context.Context, c observe.Call) context.Context {
 			fmt.Println(c.Op, c.Key)
 			return ctx // or a span's
 		},
@@ -377,8 +378,8 @@ func ExampleCall() {
 
 func ExampleCallEnded() {
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		CallEnded: func(_ context.Context, e coord.CallEnded) {
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		CallEnded: func(_ context.Context, e observe.CallEnded) {
 			fmt.Printf("%s for %d of %v: %s\n", e.Op, e.N, e.Limit, e.Outcome)
 		},
 	}))
@@ -396,8 +397,8 @@ func ExampleCallEnded() {
 
 func ExampleDecision() {
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		Denied: func(_ context.Context, e coord.Decision) {
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		Denied: func(_ context.Context, e observe.Decision) {
 			fmt.Printf("%s: %d of %d granted, again in an hour: %v\n", e.Key, e.Granted, e.Asked, e.RetryAfter > 59*time.Minute)
 		},
 	}))
@@ -418,8 +419,8 @@ func ExampleDecision() {
 // What the store was asked.
 func ExampleStoreCall() {
 	ctx := context.Background()
-	client, err := coord.Open(ctx, "memory://", coord.WithObserver(coord.Observer{
-		StoreCalled: func(_ context.Context, e coord.StoreCall) { fmt.Println(e.Op, "failed:", e.Failed()) },
+	client, err := coord.Open(ctx, "memory://", coord.WithObserver(observe.Observer{
+		StoreCalled: func(_ context.Context, e observe.StoreCall) { fmt.Println(e.Op, "failed:", e.Failed()) },
 	}))
 	if err != nil {
 		fmt.Println(err)
@@ -442,7 +443,7 @@ func ExampleStoreCall() {
 // How much was taken in advance for nothing? Then For may be shorter.
 func ExampleLeaseEnded() {
 	var spent, wasted atomic.Int64
-	observer := coord.Observer{LeaseEnded: func(_ context.Context, e coord.LeaseEnded) {
+	observer := observe.Observer{LeaseEnded: func(_ context.Context, e observe.LeaseEnded) {
 		spent.Add(int64(e.Spent))
 		wasted.Add(int64(e.Wasted))
 	}}
