@@ -218,18 +218,6 @@ var keyCalls = map[string]func(ctx context.Context, c *coord.Client, key string)
 	"Cond.Wait":      func(ctx context.Context, c *coord.Client, key string) error { return c.Cond(key).Wait(ctx) },
 	"Cond.Signal":    func(ctx context.Context, c *coord.Client, key string) error { return c.Cond(key).Signal(ctx) },
 	"Cond.Broadcast": func(ctx context.Context, c *coord.Client, key string) error { return c.Cond(key).Broadcast(ctx) },
-	"Locked": func(ctx context.Context, c *coord.Client, key string) error {
-		return ignore(coord.Locked(c, itself, given)(ctx, key))
-	},
-	"TryLocked": func(ctx context.Context, c *coord.Client, key string) error {
-		return ignore(coord.TryLocked(c, itself, given)(ctx, key))
-	},
-	"Limited": func(ctx context.Context, c *coord.Client, key string) error {
-		return ignore(coord.Limited(c, itself, second, given)(ctx, key))
-	},
-	"LimitedWait": func(ctx context.Context, c *coord.Client, key string) error {
-		return ignore(coord.LimitedWait(c, itself, second, time.Second, given)(ctx, key))
-	},
 }
 
 // limitCalls are the calls that take a limit.
@@ -257,12 +245,6 @@ var limitCalls = map[string]func(ctx context.Context, c *coord.Client, l coord.L
 	"Client.Reset": func(ctx context.Context, c *coord.Client, l coord.Limit) error { return c.Reset(ctx, "k", l) },
 	"Client.Wait":  func(ctx context.Context, c *coord.Client, l coord.Limit) error { return c.Wait(ctx, "k", l) },
 	"Client.WaitN": func(ctx context.Context, c *coord.Client, l coord.Limit) error { return c.WaitN(ctx, "k", l, 1) },
-	"Limited": func(ctx context.Context, c *coord.Client, l coord.Limit) error {
-		return ignore(coord.Limited(c, itself, l, given)(ctx, "k"))
-	},
-	"LimitedWait": func(ctx context.Context, c *coord.Client, l coord.Limit) error {
-		return ignore(coord.LimitedWait(c, itself, l, time.Second, given)(ctx, "k"))
-	},
 }
 
 // countCalls are the calls that take a number of permits.
@@ -398,27 +380,6 @@ var oddCalls = []badCall{
 	{"HolderName", "two words", func(ctx context.Context, c *coord.Client) error {
 		return ignore(c.TryLock(ctx, "k", coord.HolderName("a b")))
 	}, coord.ErrInvalid},
-	{"Locked", "nil function", func(ctx context.Context, c *coord.Client) error {
-		return ignore(coord.Locked[string, string](c, itself, nil)(ctx, "k"))
-	}, nil},
-	{"Locked", "nil key function", func(ctx context.Context, c *coord.Client) error {
-		return ignore(coord.Locked(c, nil, given)(ctx, "k"))
-	}, nil},
-	{"TryLocked", "nil function", func(ctx context.Context, c *coord.Client) error {
-		return ignore(coord.TryLocked[string, string](c, itself, nil)(ctx, "k"))
-	}, nil},
-	{"Limited", "nil function", func(ctx context.Context, c *coord.Client) error {
-		return ignore(coord.Limited[string, string](c, itself, second, nil)(ctx, "k"))
-	}, nil},
-	{"LimitedWait", "nil function", func(ctx context.Context, c *coord.Client) error {
-		return ignore(coord.LimitedWait[string, string](c, itself, second, 0, nil)(ctx, "k"))
-	}, nil},
-	{"LimitedWait", "negative wait", func(ctx context.Context, c *coord.Client) error {
-		return ignore(coord.LimitedWait(c, itself, second, -1, given)(ctx, "k"))
-	}, coord.ErrInvalid},
-	{"NoResult", "nil function", func(ctx context.Context, _ *coord.Client) error {
-		return ignore(coord.NoResult[string](nil)(ctx, "k"))
-	}, nil},
 	{"Lock.Unlock", "again", func(ctx context.Context, c *coord.Client) error {
 		l, err := c.Lock(ctx, "k")
 		if err != nil {
@@ -476,10 +437,6 @@ var unrefusing = map[string]string{
 }
 
 func ignore[T any](_ T, err error) error { return err }
-
-func itself(key string) string { return key }
-
-func given(_ context.Context, arg string) (string, error) { return arg, nil }
 
 // made makes a client with an option.
 func made(o coord.Option) error {

@@ -3,6 +3,7 @@ package coord
 import (
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,7 +21,7 @@ func WithCallers() Option {
 	}
 }
 
-// withCaller is the holder's name with the first frame that is not of this package.
+// withCaller is the holder's name with the first frame that is not of this package, or of one that calls it for others.
 func withCaller(holder string) string {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
@@ -29,7 +30,8 @@ func withCaller(holder string) string {
 		var f runtime.Frame
 		f, more = frames.Next()
 		// Code that the compiler has put into a caller has the caller's function, and its own file.
-		ours := filepath.Dir(f.File) == filepath.Dir(own.File) && !strings.HasSuffix(f.File, "_test.go")
+		dir, isBelow := strings.CutPrefix(filepath.Dir(f.File), filepath.Dir(own.File))
+		ours := isBelow && slices.Contains([]string{"", "/wrap"}, filepath.ToSlash(dir)) && !strings.HasSuffix(f.File, "_test.go")
 		if !ours && f.File != "" {
 			caller := holderName("/" + filepath.Base(f.File) + ":" + strconv.Itoa(f.Line))
 			return holder[:min(len(holder), driver.MaxName-len(caller))] + caller

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/wrap"
 )
 
 func TestCallers(t *testing.T) {
@@ -23,6 +24,6 @@ func TestCallers(t *testing.T) {
 	named("lock")
 	do := func(ctx context.Context, key string) (struct{}, error) { named(key); return struct{}{}, nil }
 	ok(t, coord.Do(t.Context(), c, "do", func(ctx context.Context) error { named("do"); return nil }))
-	_, err := coord.Locked(c, func(key string) string { return key }, do)(t.Context(), "locked")
+	_, err := wrap.Locked(c, func(key string) string { return key }, do)(t.Context(), "locked")
 	ok(t, err)
 }

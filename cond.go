@@ -36,7 +36,7 @@ type Cond struct {
 func (c *Client) Cond(key string) *Cond { return &Cond{c, key} }
 
 // Wait gives up the lock of the key, waits for a signal, and takes the lock again with the same options: a new hold with a
-// greater [Lock.Token]. ctx is that of the function of a [Do], [TryDo] or [Locked] of the same client and key. That
+// greater [Lock.Token]. ctx is that of the function of a [Do] or [TryDo] of the same client and key. That
 // context goes on, and [Held] gives the new lock. Locks that Held gave before are ErrNotHeld.
 //
 // Wait may return without a signal, and takes the lock again after one TTL of it at the latest: test again what you wait for, in a loop.
@@ -121,7 +121,7 @@ func mayWait(ctx context.Context, bound *holdCtx, l *Lock) error {
 	entered, _ := linkOf(ctx).entry(entryKey{l.h.c, exclusive, l.Key()})
 	switch n := l.h.handlesNow(); {
 	case !bound.ofDo:
-		return fmt.Errorf("%w: ctx is not that of the function of Do, TryDo or Locked", ErrInvalid)
+		return fmt.Errorf("%w: ctx is not that of the function of Do or TryDo", ErrInvalid)
 	case l.h.cfg.ofLead || l.h.cfg.ofSeveral:
 		return fmt.Errorf("%w: the lock is of Lead or DoAll, which do not give it up: want Do", ErrInvalid)
 	case n > 1:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/wrap"
 )
 
 type body = func(context.Context) error
@@ -76,7 +77,7 @@ var entryWays = []way{
 		return coord.ErrLocked
 	}},
 	{"Locked", func(ctx context.Context, c *coord.Client, fn body) error {
-		locked := coord.Locked(c, func(string) string { return "account" }, coord.NoResult(func(ctx context.Context, _ string) error { return fn(ctx) }))
+		locked := wrap.Locked(c, func(string) string { return "account" }, wrap.NoResult(func(ctx context.Context, _ string) error { return fn(ctx) }))
 		_, err := locked(ctx, "")
 		return err
 	}},

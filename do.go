@@ -86,7 +86,7 @@ func (l *Lock) do(ctx context.Context, fn func(context.Context) error) (err erro
 	return fn(inner)
 }
 
-// Held gives the lock on key that an enclosing [Do], [TryDo] or [Locked] holds.
+// Held gives the lock on key that an enclosing [Do] or [TryDo] holds.
 // That call unlocks it: Unlock of this Lock is ErrInvalid.
 func Held(ctx context.Context, key string) (*Lock, bool) {
 	return heldIn(ctx, exclusive, key)

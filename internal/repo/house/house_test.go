@@ -113,6 +113,8 @@ func forbidden(from, dep string) string {
 		return "driver imports the standard library only"
 	case under(from, "observe") && dep != module+"/driver":
 		return "observe imports driver and the standard library only"
+	case under(from, "wrap") && dep != module:
+		return "wrap imports the root and the standard library only: it stands on the public API"
 	case from == module && (!under(dep, "driver") && !under(dep, "observe") && !under(dep, "internal") || under(dep, "internal/quorum")):
 		return "the root imports driver, observe, internal but the engine of quorums, and the standard library only"
 	case slices.ContainsFunc(engines, func(dir string) bool { return under(from, dir) }) && dep == module:

@@ -1,8 +1,9 @@
-package coord_test
+package wrap_test
 
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/coordtest"
+	"github.com/coordgo/coord/wrap"
 )
 
 // order is an argument from which keys are made.
@@ -67,7 +69,7 @@ func newShop(t *testing.T) *shop { return &shop{t: t, running: make(map[string]i
 func TestLockedByArgument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := coordtest.New(t), newShop(t)
-		charge := coord.Locked(c, keyOf, s.charge, coord.TTL(10*time.Second))
+		charge := wrap.Locked(c, keyOf, s.charge, coord.TTL(10*time.Second))
 		var calls sync.WaitGroup
 		for i := range 6 {
 			calls.Go(func() {
@@ -92,11 +94,11 @@ func TestLockedWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		got, err := coord.Locked(c, keyOf, s.charge, coord.WaitAtMost(3*time.Second))(t.Context(), order{"a", 1})
+		got, err := wrap.Locked(c, keyOf, s.charge, coord.WaitAtMost(3*time.Second))(t.Context(), order{"a", 1})
 		if got != 0 || !errors.Is(err, coord.ErrLocked) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
 			t.Errorf("%d, %v after %v", got, err, time.Since(began))
 		}
-		try := coord.TryLocked(c, keyOf, s.charge)
+		try := wrap.TryLocked(c, keyOf, s.charge)
 		var e *coord.Error
 		began = time.Now()
 		if got, err := try(t.Context(), order{"a", 1}); got != 0 || !errors.Is(err, coord.ErrLocked) || !errors.As(err, &e) || e.Key != "order/a" || time.Since(began) != 0 {
@@ -108,10 +110,10 @@ func TestLockedWaits(t *testing.T) {
 		if got, err := try(t.Context(), order{"a", 1}); got != 2 || err != nil {
 			t.Errorf("one attempt at a free key: %d, %v", got, err)
 		}
-		if _, err := coord.TryLocked(c, keyOf, s.charge, coord.WaitAtMost(time.Second))(t.Context(), order{"a", 1}); !errors.Is(err, coord.ErrInvalid) {
+		if _, err := wrap.TryLocked(c, keyOf, s.charge, coord.WaitAtMost(time.Second))(t.Context(), order{"a", 1}); !errors.Is(err, coord.ErrInvalid) {
 			t.Errorf("one attempt that waits: %v", err)
 		}
-		if _, err := coord.Locked(c, func(order) string { return "" }, s.charge)(t.Context(), order{}); !errors.Is(err, coord.ErrInvalid) {
+		if _, err := wrap.Locked(c, func(order) string { return "" }, s.charge)(t.Context(), order{}); !errors.Is(err, coord.ErrInvalid) {
 			t.Errorf("no key: %v", err)
 		}
 	})
@@ -126,7 +128,7 @@ func TestLockedMaxHold(t *testing.T) {
 			return "begun", context.Cause(ctx)
 		}
 		began := time.Now()
-		got, err := coord.Locked(c, keyOf, hang, coord.TTL(3*time.Second), coord.MaxHold(20*time.Second))(t.Context(), order{id: "a"})
+		got, err := wrap.Locked(c, keyOf, hang, coord.TTL(3*time.Second), coord.MaxHold(20*time.Second))(t.Context(), order{id: "a"})
 		if got != "begun" || !errors.Is(err, coord.ErrMaxHold) || !errors.Is(err, coord.ErrLost) {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -139,7 +141,7 @@ func TestLockedMaxHold(t *testing.T) {
 // A lock that is lost ends the context with ErrLost, and so does the call.
 func TestLockedLoss(t *testing.T) {
 	for name, wrap := range map[string]func(coord.Locker, func(order) string, func(context.Context, order) (string, error), ...coord.LockOption) func(context.Context, order) (string, error){
-		"Locked": coord.Locked[order, string], "TryLocked": coord.TryLocked[order, string],
+		"Locked": wrap.Locked[order, string], "TryLocked": wrap.TryLocked[order, string],
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := coordtest.New(t)
@@ -164,7 +166,7 @@ func TestLockedReenters(t *testing.T) {
 		c := coordtest.New(t)
 		var tokens []coord.Token
 		var down func(context.Context, order) (int, error)
-		down = coord.Locked(c, keyOf, func(ctx context.Context, o order) (int, error) {
+		down = wrap.Locked(c, keyOf, func(ctx context.Context, o order) (int, error) {
 			lock, _ := coord.Held(ctx, keyOf(o))
 			tokens = append(tokens, lock.Token())
 			if o.amount == 0 {
@@ -184,8 +186,8 @@ func TestLockedReenters(t *testing.T) {
 		if _, err := c.Inspect(t.Context(), "order/a"); !errors.Is(err, coord.ErrNotHeld) {
 			t.Errorf("after the last of four: %v", err)
 		}
-		deaf := coord.Locked(c, keyOf, func(context.Context, order) (int, error) {
-			return coord.TryLocked(c, keyOf, newShop(t).charge)(t.Context(), order{id: "b"}) // not the context it was given
+		deaf := wrap.Locked(c, keyOf, func(context.Context, order) (int, error) {
+			return wrap.TryLocked(c, keyOf, newShop(t).charge)(t.Context(), order{id: "b"}) // not the context it was given
 		})
 		if _, err := deaf(t.Context(), order{id: "b"}); !errors.Is(err, coord.ErrLocked) {
 			t.Errorf("without its context: %v", err)
@@ -202,7 +204,7 @@ func TestLockedPanics(t *testing.T) {
 				t.Error("the panic is gone")
 			}
 		}()
-		_, _ = coord.Locked(c, keyOf, func(context.Context, order) (int, error) { panic("boom") })(t.Context(), order{id: "a"})
+		_, _ = wrap.Locked(c, keyOf, func(context.Context, order) (int, error) { panic("boom") })(t.Context(), order{id: "a"})
 	}()
 	lock, err := c.TryLock(t.Context(), "order/a")
 	if err != nil {
@@ -216,7 +218,7 @@ func TestLockedPanics(t *testing.T) {
 // A permit is taken for each call, by key; without one nothing runs.
 func TestLimited(t *testing.T) {
 	c, ran := coordtest.New(t), 0
-	call := coord.Limited(c, keyOf, coord.PerHour(2), func(_ context.Context, o order) (int, error) {
+	call := wrap.Limited(c, keyOf, coord.PerHour(2), func(_ context.Context, o order) (int, error) {
 		ran++
 		return o.amount, errLost
 	})
@@ -232,7 +234,7 @@ func TestLimited(t *testing.T) {
 	if got, _ := call(t.Context(), order{"b", 8}); got != 8 || ran != 3 {
 		t.Errorf("another key: %d; %d runs", got, ran)
 	}
-	if _, err := coord.Limited(c, keyOf, coord.Limit{}, call)(t.Context(), order{}); !errors.Is(err, coord.ErrInvalid) || ran != 3 {
+	if _, err := wrap.Limited(c, keyOf, coord.Limit{}, call)(t.Context(), order{}); !errors.Is(err, coord.ErrInvalid) || ran != 3 {
 		t.Errorf("no limit: %v", err)
 	}
 }
@@ -243,7 +245,7 @@ func TestLimitedWait(t *testing.T) {
 		deadline := false
 		limit := coord.Limit{Rate: 1, Per: 10 * time.Second, Algorithm: coord.TokenBucket}
 		wait := func(d time.Duration) func(context.Context, order) (int, error) {
-			return coord.LimitedWait(c, keyOf, limit, d, func(ctx context.Context, o order) (int, error) {
+			return wrap.LimitedWait(c, keyOf, limit, d, func(ctx context.Context, o order) (int, error) {
 				_, deadline = ctx.Deadline()
 				return o.amount, nil
 			})
@@ -279,7 +281,7 @@ func TestLimitedWait(t *testing.T) {
 func TestWrappersNest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := coordtest.New(t), newShop(t)
-		locked := coord.Locked(c, keyOf, coord.Limited(c, keyOf, coord.PerHour(1), s.charge))
+		locked := wrap.Locked(c, keyOf, wrap.Limited(c, keyOf, coord.PerHour(1), s.charge))
 		if got, err := locked(t.Context(), order{"a", 1}); got != 2 || err != nil {
 			t.Errorf("%d, %v", got, err)
 		}
@@ -291,7 +293,7 @@ func TestWrappersNest(t *testing.T) {
 			t.Fatalf("the lock of a call that was denied: %v", err)
 		}
 		byHand := func(o order) string { return coord.Key("by hand", o.id) }
-		limited := coord.Limited(c, byHand, coord.PerHour(1), coord.TryLocked(c, keyOf, s.charge))
+		limited := wrap.Limited(c, byHand, coord.PerHour(1), wrap.TryLocked(c, keyOf, s.charge))
 		if _, err := limited(t.Context(), order{"a", 1}); !errors.Is(err, coord.ErrLocked) {
 			t.Errorf("under a lock that is held: %v", err)
 		}
@@ -301,8 +303,47 @@ func TestWrappersNest(t *testing.T) {
 		if err := other.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if _, err := coord.Locked(c, keyOf, coord.NoResult(s.deliver))(t.Context(), order{id: "a"}); !errors.Is(err, errLost) {
+		if _, err := wrap.Locked(c, keyOf, wrap.NoResult(s.deliver))(t.Context(), order{id: "a"}); !errors.Is(err, errLost) {
 			t.Errorf("a method without a result: %v", err)
 		}
 	})
+}
+
+// A bad call is an error of coord or a panic, and leaves nothing behind.
+func TestBadCallers(t *testing.T) {
+	c := coordtest.New(t)
+	key := func(key string) string { return key }
+	fn := func(_ context.Context, arg string) (string, error) { return arg, nil }
+	second := coord.PerSecond(10)
+	for name, call := range map[string]func(context.Context, string) (string, error){
+		"Locked": wrap.Locked(c, key, fn), "TryLocked": wrap.TryLocked(c, key, fn),
+		"Limited": wrap.Limited(c, key, second, fn), "LimitedWait": wrap.LimitedWait(c, key, second, time.Second, fn),
+		"Limited, no limit": wrap.Limited(c, key, coord.Limit{}, fn), "LimitedWait, below 0": wrap.LimitedWait(c, key, second, -1, fn),
+	} {
+		for _, arg := range []string{"", "\xff", "k"} {
+			var told *coord.Error
+			_, err := call(t.Context(), arg)
+			isBad := arg != "k" || strings.Contains(name, ", ")
+			if isBad && (!errors.Is(err, coord.ErrInvalid) || !errors.As(err, &told)) || !isBad && err != nil {
+				t.Errorf("%s of %q: %v", name, arg, err)
+			}
+		}
+	}
+	for name, call := range map[string]func(context.Context, string) (string, error){
+		"Locked": wrap.Locked[string, string](c, key, nil), "TryLocked": wrap.TryLocked[string, string](c, key, nil),
+		"Limited": wrap.Limited[string, string](c, key, second, nil), "LimitedWait": wrap.LimitedWait[string, string](c, key, second, 0, nil),
+		"Locked, no key": wrap.Locked(c, nil, fn),
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s of a nil function: no panic", name)
+				}
+			}()
+			_, _ = call(t.Context(), "panics")
+		}()
+	}
+	if _, err := wrap.TryLocked(c, key, fn)(t.Context(), "panics"); err != nil {
+		t.Errorf("after the panics: %v", err)
+	}
 }
