@@ -169,7 +169,7 @@ func (d *Cond) wait(ctx context.Context, bound *holdCtx, l *Lock) error {
 		err = place.Await(ctx, func(ctx context.Context) (bool, error) { return d.waits(ctx, full, place.ID()) })
 	}
 	if err == nil {
-		err = bound.takeAgain(ctx, d.c, d.key, cfg.again())
+		err = bound.takeAgain(ctx, d.c, d.key, cfg)
 	}
 	ended = true
 	if err != nil {
@@ -190,16 +190,15 @@ func (c *holdCtx) giveUp(ctx context.Context, l *Lock) error {
 		err = l.h.c.fail("unlock", l.Key(), err)
 	}
 	if err != nil && !errors.Is(err, ErrNotHeld) {
-		l.h.c.log.Warn("coord: the store did not confirm the release of a lock; its lease ends it",
-			"key", l.Key(), "error", err)
+		l.warnUnconfirmed(err)
 		err = nil
 	}
 	return err
 }
 
 // takeAgain binds c to a new hold of key.
-func (c *holdCtx) takeAgain(ctx context.Context, client *Client, key string, opts []LockOption) error {
-	l, err := client.Lock(ofNobody(ctx), key, opts...)
+func (c *holdCtx) takeAgain(ctx context.Context, client *Client, key string, cfg *lockConfig) error {
+	l, err := client.Lock(ofNobody(ctx), key, LockOption{field: fieldOfWait, value: 1, again: cfg})
 	if err != nil {
 		return err
 	}

@@ -221,48 +221,41 @@ func (c *Client) Info() driver.Info { return c.info }
 // Ping makes one round trip to the store, to each of two after [driver.Split], for
 // readiness probes.
 func (c *Client) Ping(ctx context.Context) error {
-	if c.state.Load() == stateClosed {
-		return c.fail("ping", "", ErrClosed)
-	}
-	if err := c.calls.Quietly("ping", func() error { return c.backend.Ping(ctx) }); err != nil && !errors.Is(err, ErrUnsupported) {
-		return c.fail("ping", "", errs.OfStore(ctx, err, false))
-	}
-	return nil
+	_, err := aboutStore(ctx, c, "ping", func(ctx context.Context) (none struct{}, err error) {
+		if err = c.backend.Ping(ctx); errors.Is(err, ErrUnsupported) {
+			err = nil
+		}
+		return none, err
+	})
+	return err
 }
 
 // Describe tells how the store is set up, as far as it tells: its topology, and the settings
 // on which its claims lean, by name. After [driver.Split] the names begin with that of the store.
 func (c *Client) Describe(ctx context.Context) (map[string]string, error) {
-	if c.state.Load() == stateClosed {
-		return nil, c.fail("describe", "", ErrClosed)
-	}
-	var settings map[string]string
-	err := c.calls.Quietly("describe", func() (err error) {
-		settings, err = c.backend.Describe(ctx)
-		return err
-	})
-	if err != nil {
-		return nil, c.fail("describe", "", errs.OfStore(ctx, err, false))
-	}
-	return settings, nil
+	return aboutStore(ctx, c, "describe", c.backend.Describe)
 }
 
 // Check compares how the store is set up with what its locks and limits need, as coord doctor
 // shows it. A store whose adapter does not look has no findings. After [driver.Split] the names
 // begin with that of the store. ErrUnavailable if no server of a store answers.
 func (c *Client) Check(ctx context.Context) ([]driver.Finding, error) {
+	return aboutStore(ctx, c, "check", c.backend.Check)
+}
+
+// aboutStore asks the store what is of no key.
+func aboutStore[T any](ctx context.Context, c *Client, op string, ask func(context.Context) (T, error)) (v T, err error) {
 	if c.state.Load() == stateClosed {
-		return nil, c.fail("check", "", ErrClosed)
+		return v, c.fail(op, "", ErrClosed)
 	}
-	var findings []driver.Finding
-	err := c.calls.Quietly("check", func() (err error) {
-		findings, err = c.backend.Check(ctx)
+	err = c.calls.Quietly(op, func() (err error) {
+		v, err = ask(ctx)
 		return err
 	})
 	if err != nil {
-		return nil, c.fail("check", "", errs.OfStore(ctx, err, false))
+		err = c.fail(op, "", errs.OfStore(ctx, err, false))
 	}
-	return findings, nil
+	return v, err
 }
 
 // Inspect shows who holds key. ErrNotHeld if nobody does; ErrUnsupported on a

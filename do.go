@@ -79,11 +79,14 @@ func (l *Lock) do(ctx context.Context, fn func(context.Context) error) (err erro
 			}
 			err = errors.Join(err, uerr)
 		case uerr != nil:
-			l.h.c.log.Warn("coord: the store did not confirm the release of a lock; its lease ends it",
-				"key", l.Key(), "error", uerr)
+			l.warnUnconfirmed(uerr)
 		}
 	}()
 	return fn(inner)
+}
+
+func (l *Lock) warnUnconfirmed(err error) {
+	l.h.c.log.Warn("coord: the store did not confirm the release of a lock; its lease ends it", "key", l.Key(), "error", err)
 }
 
 // Held gives the lock on key that an enclosing [Do] or [TryDo] holds.

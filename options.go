@@ -183,8 +183,9 @@ func WithTokenFloor(t Token) Option {
 type LockOption struct {
 	field lockField
 	value time.Duration
-	count int64  // of fieldWeight and fieldMaxWaiting
-	name  string // of fieldHolder alone
+	count int64       // of fieldWeight and fieldMaxWaiting
+	name  string      // of fieldHolder alone
+	again *lockConfig // of fieldOfWait alone: that of the lock that was given up
 }
 
 type lockField uint16
@@ -269,7 +270,6 @@ type lockConfig struct {
 	holder    string
 	ofSeveral bool
 	ofLead    bool
-	ofWait    bool
 	weight    int64 // of a semaphore's permits; 0: not given
 	waiting   int   // 0: however many wait
 }
@@ -281,24 +281,6 @@ func (cfg *lockConfig) spec(key, full string, o *owner) hold.Spec {
 		Lease: cfg.lease, MaxHold: cfg.maxHold, MinHold: cfg.minHold, NoRenew: cfg.noRenew, Fair: cfg.fair,
 		MaxWaiting: cfg.waiting,
 	}
-}
-
-// again are the options by which a lock of cfg is taken again.
-func (cfg *lockConfig) again() []LockOption {
-	opts := []LockOption{{field: fieldOfWait, value: 1}, TTL(cfg.ttl), HolderName(cfg.holder)}
-	if cfg.maxHold > 0 {
-		opts = append(opts, MaxHold(cfg.maxHold))
-	}
-	if cfg.minHold > 0 {
-		opts = append(opts, MinHold(cfg.minHold))
-	}
-	if cfg.noRenew {
-		opts = append(opts, NoRenew())
-	}
-	if cfg.fair {
-		opts = append(opts, Fair())
-	}
-	return opts
 }
 
 func (cfg *lockConfig) set(o LockOption) error {
@@ -344,7 +326,8 @@ func (cfg *lockConfig) set(o LockOption) error {
 	case fieldOfLead:
 		cfg.ofLead = true
 	case fieldOfWait:
-		cfg.ofWait = true
+		*cfg = *o.again
+		cfg.wait, cfg.waiting = 0, 0 // who gave the lock up gets it back, however long that takes
 	default:
 		return fmt.Errorf("%w: empty LockOption", ErrInvalid)
 	}
@@ -388,9 +371,6 @@ func (c *Client) checkLockConfig(cfg *lockConfig) error {
 			return fmt.Errorf("%w: WaitAtMost, NoRenew or MinHold with Lead: want none, NoRenew and MinHold also not as defaults of the client", ErrInvalid)
 		}
 		cfg.wait = 0 // a default of the client is for locks: a campaign waits as long as it takes
-	}
-	if cfg.ofWait {
-		cfg.wait, cfg.waiting = 0, 0 // who gave the lock up gets it back, however long that takes
 	}
 	if cfg.ttl < c.info.MinTTL {
 		c.raised.Do(func() {

@@ -190,16 +190,7 @@ func (s *Shared) breakable(key string) (string, error) {
 //
 // Watch asks the store once in a period, which is that of [Client.Watch], by the shortest lease that it sees.
 func (s *Shared) Watch(ctx context.Context, key string) iter.Seq2[[]Holder, error] {
-	return func(yield func([]Holder, error) bool) {
-		w := groupWatch{s: s, key: key}
-		for {
-			holders, err, last := w.look(ctx)
-			if (last || w.isNews(holders, err)) && !yield(holders, err) || last {
-				return
-			}
-			s.c.restBefore(ctx, key, w.period(holders))
-		}
-	}
+	return watchOver(ctx, s.c, key, func() watched[[]Holder] { return &groupWatch{s: s, key: key} })
 }
 
 // weigh completes what is asked for by the options of a call.

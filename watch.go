@@ -24,27 +24,76 @@ import (
 // go within one are not seen, and what it gives may be over: a leader does not decide by it whether it
 // leads. It costs that one request, nothing in between, and no goroutine.
 func (c *Client) Watch(ctx context.Context, key string) iter.Seq2[Holder, error] {
-	return func(yield func(Holder, error) bool) {
-		w := holderWatch{c: c, key: key, period: watchPeriod(c.defaults.ttl)}
+	return watchOver(ctx, c, key, func() watched[Holder] {
+		return &holderWatch{c: c, key: key, rest: watchPeriod(c.defaults.ttl)}
+	})
+}
+
+// watched is what one loop over a Watch looks at.
+type watched[T any] interface {
+	// ask asks the store once.
+	ask(ctx context.Context) (T, error)
+	// isNews reports whether an answer is to be told, and remembers it.
+	isNews(v T, err error) bool
+	// period is the time until the next look, and bound what that may take.
+	period() time.Duration
+	bound() time.Duration
+}
+
+// watchOver looks at key until ctx ends, or the loop, or an error is final.
+func watchOver[T any](ctx context.Context, c *Client, key string, begin func() watched[T]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		w := begin()
 		for {
-			h, err, last := w.look(ctx)
-			if (last || w.isNews(h, err)) && !yield(h, err) || last {
+			v, err, last := look(ctx, c, key, w)
+			if (last || w.isNews(v, err)) && !yield(v, err) || last {
 				return
 			}
-			c.restBefore(ctx, key, w.period)
+			c.restBefore(ctx, key, w.period())
 		}
 	}
 }
 
-// holderWatch is one loop over a Watch.
+// look asks the store once. last is that the watch ends with the answer.
+func look[T any](ctx context.Context, c *Client, key string, w watched[T]) (v T, err error, last bool) {
+	if ctx.Err() == nil {
+		bounded, cancel := context.WithTimeout(ctx, w.bound())
+		v, err = w.ask(bounded)
+		cancel()
+	}
+	switch {
+	case ctx.Err() != nil:
+		err = errs.ContextError(ctx)
+	case err != nil && c.state.Load() == stateClosed:
+		err = ErrClosed
+	}
+	if err != nil {
+		var none T
+		return none, c.fail("watch", key, err), ctx.Err() != nil || isFinal(err)
+	}
+	return v, nil, false
+}
+
+// holderWatch is one loop over a Client.Watch.
 type holderWatch struct {
-	c      *Client
-	key    string
-	period time.Duration
+	c    *Client
+	key  string
+	rest time.Duration
 
 	lease Holder        // the holder seen last, with the most of its TTL that was seen
 	until clock.Instant // when its lease ends, unless it is renewed
 	told  sight         // the last that was yielded
+}
+
+func (w *holderWatch) period() time.Duration { return w.rest }
+func (w *holderWatch) bound() time.Duration  { return max(w.rest, time.Second) }
+
+func (w *holderWatch) ask(ctx context.Context) (Holder, error) {
+	h, err := w.c.inspect(ctx, w.key)
+	if err == nil && h.Released {
+		err = ErrNotHeld
+	}
+	return h, err
 }
 
 // sight is what a look at a holder may show.
@@ -63,28 +112,6 @@ const (
 	failureSeen
 )
 
-// look asks the store once. last is that the watch ends with the answer.
-func (w *holderWatch) look(ctx context.Context) (h Holder, err error, last bool) {
-	if ctx.Err() == nil {
-		bounded, cancel := context.WithTimeout(ctx, max(w.period, time.Second))
-		h, err = w.c.inspect(bounded, w.key)
-		cancel()
-	}
-	switch {
-	case ctx.Err() != nil:
-		err = errs.ContextError(ctx)
-	case err != nil && w.c.state.Load() == stateClosed:
-		err = ErrClosed
-	case err == nil && h.Released:
-		err = ErrNotHeld
-	}
-	if err != nil {
-		return Holder{}, w.c.fail("watch", w.key, err), ctx.Err() != nil || isFinal(err)
-	}
-	return h, nil, false
-}
-
-// isNews reports whether an answer is to be told, and remembers it.
 func (w *holderWatch) isNews(h Holder, err error) bool {
 	now := sight{kind: failureSeen}
 	switch {
@@ -111,7 +138,7 @@ func (w *holderWatch) learn(h Holder) bool {
 		h.TTL = max(h.TTL, w.lease.TTL)
 	}
 	w.until = now.Add(h.TTL)
-	w.lease, w.period = h, watchPeriod(h.TTL)
+	w.lease, w.rest = h, watchPeriod(h.TTL)
 	return true
 }
 
