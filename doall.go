@@ -29,7 +29,7 @@ func DoAll(ctx context.Context, l Locker, keys []string, fn func(context.Context
 		return &Error{Op: "doall", Err: err}
 	}
 	m.warnOfOrder(ctx)
-	return m.lock(ctx, 0)
+	return m.take(ctx, 0)
 }
 
 // TryDoAll is DoAll with one attempt for each key. ran is false, with a nil error, when someone else holds
@@ -42,7 +42,8 @@ func TryDoAll(ctx context.Context, l Locker, keys []string, fn func(context.Cont
 	if err != nil {
 		return false, &Error{Op: "trydoall", Err: err}
 	}
-	err = m.try(ctx, 0)
+	m.tries = true
+	err = m.take(ctx, 0)
 	return m.ran, err
 }
 
@@ -58,6 +59,7 @@ type multiLock struct {
 	given  lockField
 	until  time.Time         // the end of WaitAtMost; zero: ctx alone bounds the wait
 	held   []context.Context // of each key that is held
+	tries  bool              // it makes one attempt for each key
 	ran    bool
 }
 
@@ -101,12 +103,20 @@ func clientBehind(l Locker) (*Client, space) {
 
 func (c *Client) itself() (*Client, space) { return c, exclusive }
 
-// lock takes the i-th key and those after it, and runs fn.
-func (m *multiLock) lock(ctx context.Context, i int) error {
+// take takes the i-th key and those after it, and runs fn.
+func (m *multiLock) take(ctx context.Context, i int) error {
 	if i == len(m.keys) {
 		return m.run(ctx)
 	}
 	key, opts := m.keys[i], m.opts
+	next := func(ctx context.Context) error {
+		m.held = append(m.held, ctx)
+		return m.take(ctx, i+1)
+	}
+	if m.tries {
+		_, err := TryDo(ctx, m.l, key, next, opts...)
+		return err
+	}
 	if !m.until.IsZero() {
 		left := time.Until(m.until)
 		if i > 0 && left <= 0 && !m.holds(ctx, key) {
@@ -114,22 +124,7 @@ func (m *multiLock) lock(ctx context.Context, i int) error {
 		}
 		opts = append(slices.Clip(opts), WaitAtMost(max(left, 1)))
 	}
-	return Do(ctx, m.l, key, func(ctx context.Context) error {
-		m.held = append(m.held, ctx)
-		return m.lock(ctx, i+1)
-	}, opts...)
-}
-
-// try is lock with one attempt for each key.
-func (m *multiLock) try(ctx context.Context, i int) error {
-	if i == len(m.keys) {
-		return m.run(ctx)
-	}
-	_, err := TryDo(ctx, m.l, m.keys[i], func(ctx context.Context) error {
-		m.held = append(m.held, ctx)
-		return m.try(ctx, i+1)
-	}, m.opts...)
-	return err
+	return Do(ctx, m.l, key, next, opts...)
 }
 
 // run runs fn, if all keys are still held.

@@ -10,7 +10,6 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
 	"github.com/coordgo/coord/internal/hold"
-	"github.com/coordgo/coord/internal/trace"
 )
 
 // space is one of the sets of keys of a Client. Keys of different spaces have nothing to do with each other.
@@ -212,8 +211,6 @@ func (cfg *lockConfig) weigh(share driver.Share) (driver.Share, error) {
 }
 
 func (s *Shared) itself() (*Client, space) { return s.c, spaceOf(s.share) }
-
-func (s *Shared) traced() *trace.Client { return s.c.trace }
 
 // connectShared makes the engine of keys that several hold, if the store keeps them.
 func (c *Client) connectShared(engine hold.Config) {

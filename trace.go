@@ -14,13 +14,11 @@ import (
 
 // traceOf finds who is told of the calls of a Locker, which may embed a Client.
 func traceOf(l Locker) *trace.Client {
-	if c, ok := l.(interface{ traced() *trace.Client }); ok {
-		return c.traced()
+	if c, _ := clientBehind(l); c != nil {
+		return c.trace
 	}
 	return nil
 }
-
-func (c *Client) traced() *trace.Client { return c.trace }
 
 // traceLock tells that a Lock or TryLock begins, and gives the context for the rest of it.
 func (c *Client) traceLock(ctx context.Context, op string, share driver.Share, key string) (context.Context, *trace.Lock) {
