@@ -65,24 +65,48 @@ func electionCases() []Case {
 	}
 }
 
-// oneLeads has candidates of several clients, and several of each under one owner, lead in turn.
+// oneLeads has candidates of several clients, and two of each under one owner, lead in turn. The second one of a client begins
+// while the first one leads, whose term goes on beside it.
 func oneLeads(e *env) {
 	const clients, each, rounds = 3, 2, 5
 	key := e.key("k")
 	ctx := coord.WithOwner(e.ctx) // which they must not share
 	s := &section{e: e}
-	crowd(clients, each, e.plain, func(c *coord.Client, _, _ int) {
+	var leads, begins [clients]moment
+	for i := range clients {
+		leads[i], begins[i] = newMoment(ctx), newMoment(ctx)
+	}
+	crowd(clients, each, e.plain, func(c *coord.Client, client, candidate int) {
 		e.scopeOf("a candidate", func(e *env) {
+			if candidate > 0 {
+				<-leads[client].Done()
+				begins[client].comes()
+			}
 			for range rounds {
 				err := e.lead(ctx, c, key, func(ctx context.Context) error {
 					lock, _ := coord.Held(ctx, key)
-					s.visit("a leader", lock, func() { e.pass(2 * time.Millisecond) })
+					s.visit("a leader", lock, func() {
+						leads[client].comes()
+						<-begins[client].Done()
+						e.pass(2 * time.Millisecond)
+					})
 					return nil
 				}, coord.TTL(e.long))
 				e.noError(err, "Lead, whose function returned nil")
 			}
 		})
 	})
+}
+
+// moment comes once, and at the end of the case.
+type moment struct {
+	context.Context
+	comes context.CancelFunc
+}
+
+func newMoment(ctx context.Context) (m moment) {
+	m.Context, m.comes = context.WithCancel(ctx)
+	return m
 }
 
 // oneTermAtATime removes the leader's entry while its function does not heed its context.
