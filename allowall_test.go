@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/observe"
 )
 
 // fakeMulti takes several limits at once.
@@ -370,4 +371,19 @@ func TestAllowAllOfManyCallers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What an observer takes for one demand is not counted as time of the next one.
+func TestAllowAllWithASlowObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var took []time.Duration
+		c := newTestClient(t, newFakeMulti(), WithObserver(observe.Observer{Allowed: func(_ context.Context, e observe.Decision) {
+			took = append(took, e.Took)
+			time.Sleep(time.Second)
+		}}))
+		must[[]Result](t)(c.AllowAll(t.Context(), Demand{Key: "a", Limit: PerMinute(1), N: 1}, Demand{Key: "b", Limit: PerMinute(1), N: 1}))
+		if len(took) != 2 || took[0] != took[1] {
+			t.Errorf("it took %v, want the same for both", took)
+		}
+	})
 }

@@ -253,9 +253,10 @@ func aboutStore[T any](ctx context.Context, c *Client, op string, ask func(conte
 		return err
 	})
 	if err != nil {
-		err = c.fail(op, "", errs.OfStore(ctx, err, false))
+		var none T
+		return none, c.fail(op, "", errs.OfStore(ctx, err, false))
 	}
-	return v, err
+	return v, nil
 }
 
 // Inspect shows who holds key. ErrNotHeld if nobody does; ErrUnsupported on a

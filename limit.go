@@ -160,7 +160,7 @@ func (c *Client) take(ctx context.Context, r *Result, op, key string, limit *Lim
 		from, err = c.takeThere(ctx, r, op, key, limit, least, n)
 	}
 	if c.trace.Limits() && err == nil && n > 0 {
-		c.tellDecided(ctx, began, observe.Decision{Op: op, Key: key, Limit: *limit, Asked: n}, *r, from)
+		c.tellDecided(ctx, c.clock.Mono()-began, observe.Decision{Op: op, Key: key, Limit: *limit, Asked: n}, *r, from)
 	}
 	return err
 }

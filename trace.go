@@ -51,9 +51,9 @@ func (c *Client) begins() (now time.Duration) {
 	return now
 }
 
-// tellDecided tells what came of a request for permits that began then.
-func (c *Client) tellDecided(ctx context.Context, began time.Duration, e observe.Decision, r Result, from permit.Origin) {
-	e.Took, e.Shadow = c.clock.Mono()-began, shadow.In(ctx)
+// tellDecided tells what came of a request for permits that took so long.
+func (c *Client) tellDecided(ctx context.Context, took time.Duration, e observe.Decision, r Result, from permit.Origin) {
+	e.Took, e.Shadow = took, shadow.In(ctx)
 	e.Granted, e.Remaining, e.RetryAfter = r.Granted, r.Remaining, r.RetryAfter
 	e.Cached, e.Leased = from == permit.FromMemory, from == permit.FromPrefetch
 	if r.Degraded != nil {
@@ -65,7 +65,7 @@ func (c *Client) tellDecided(ctx context.Context, began time.Duration, e observe
 // tellAnswer is tellDecided of a request whose denial is an error. Other errors are no decision.
 func (c *Client) tellAnswer(ctx context.Context, began time.Duration, e observe.Decision, r Result, from permit.Origin) {
 	if e.Err == nil || errors.Is(e.Err, ErrLimited) {
-		c.tellDecided(ctx, began, e, r, from)
+		c.tellDecided(ctx, c.clock.Mono()-began, e, r, from)
 	}
 }
 
@@ -80,9 +80,10 @@ func retryAfter(err error) time.Duration {
 
 // tellDecided tells of each demand that was granted or stood in the way.
 func (m *multi) tellDecided(ctx context.Context, began time.Duration) {
+	took := m.c.clock.Mono() - began
 	for i, r := range m.results {
 		if d := &m.as[i]; d.N > 0 && (r.Allowed || r.RetryAfter > 0) {
-			m.c.tellDecided(ctx, began, observe.Decision{Op: "allowall", Key: d.Key, Limit: d.Limit, Asked: d.N}, r, m.from)
+			m.c.tellDecided(ctx, took, observe.Decision{Op: "allowall", Key: d.Key, Limit: d.Limit, Asked: d.N}, r, m.from)
 		}
 	}
 }

@@ -2,7 +2,8 @@
 //
 // An application uses package coord, which puts the same waiting, renewal,
 // deadlines, re-entry, queues, validation and errors above every store; of this
-// package it needs the names of the claims, and [Open] to combine stores. An
+// package it needs the names of the claims, [ParseURL], and [Open] and [Split] to
+// combine stores. An
 // adapter says how its store does one atomic step, in the store's own idiom, and
 // nothing more. It starts no renewal, keeps no re-entry count, retries no refusal
 // and logs nothing. It makes itself known by [Register].

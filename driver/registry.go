@@ -3,9 +3,9 @@ package driver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -40,7 +40,9 @@ func Schemes() []string {
 
 // Open opens the store that rawURL names, and gives the prefix that the URL has for the keys of a client. It is for
 // programs that combine stores or work on the driver; an application calls coord.Open. A mistake in the URL is
-// [ErrInvalid], any other error [ErrUnavailable]. No error shows the URL: [RedactURL] does.
+// [ErrInvalid], what the store cannot do [ErrUnsupported]. The error of a store that could not be reached, or did not
+// answer, is [ErrUnavailable], unless ctx was cancelled: then it is the cause of that. No error shows the URL:
+// [RedactURL] does.
 func Open(ctx context.Context, rawURL string) (b Backend, prefix string, err error) {
 	u, err := ParseURL(rawURL)
 	if err != nil {
@@ -62,7 +64,24 @@ func Open(ctx context.Context, rawURL string) (b Backend, prefix string, err err
 	case err == nil:
 		return b, prefix, nil
 	case !Definite(err) || errors.Is(err, ErrNotSent):
-		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		why := ErrUnavailable
+		if errors.Is(ctx.Err(), context.Canceled) {
+			why = context.Cause(ctx)
+		}
+		err = &openError{why, err}
 	}
 	return nil, "", err
 }
+
+// openError says why no store was opened. Its text leaves out that nothing was sent, which is for programs.
+type openError struct{ why, err error }
+
+func (e *openError) Error() string {
+	why, text := e.why.Error(), strings.ReplaceAll(e.err.Error(), ErrNotSent.Error()+": ", "")
+	if strings.Contains(text, why) {
+		return text
+	}
+	return why + ": " + text
+}
+
+func (e *openError) Unwrap() []error { return []error{e.why, e.err} }

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ func TestOpen(t *testing.T) {
 		case "down":
 			return nil, down
 		case "refused":
-			return nil, NotSent(down)
+			return nil, fmt.Errorf("dial: %w", NotSent(down))
 		case "mistaken":
 			return nil, ErrInvalid
 		}
@@ -55,7 +56,7 @@ func TestOpen(t *testing.T) {
 		{"test://u:secret@h\x01", "store URL", ErrInvalid},
 		{"test://u:secret@h?a=%zz", "its query is malformed", ErrInvalid},
 		{"test://u:secret@down", "store unavailable: connection refused", ErrUnavailable},
-		{"test://u:secret@refused", "store unavailable", ErrUnavailable},
+		{"test://u:secret@refused", "store unavailable: dial: connection refused", ErrUnavailable},
 		{"test://u:secret@mistaken", "invalid argument", ErrInvalid},
 	} {
 		_, _, err := Open(t.Context(), tc.url)
@@ -65,6 +66,38 @@ func TestOpen(t *testing.T) {
 			t.Errorf("Open(%q): %v: want %q and no password", tc.url, err, tc.want)
 		}
 	}
+}
+
+// A caller who left says nothing of the store.
+func TestOpenIsCancelled(t *testing.T) {
+	registerTest(t, func(ctx context.Context, _ *url.URL) (Backend, error) { return nil, NotSent(ctx.Err()) })
+	why := errors.New("the program ends")
+	for _, cause := range []error{nil, why} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		_, _, err := Open(ctx, "test://x")
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, context.Cause(ctx)) || errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), ErrNotSent.Error()) {
+			t.Errorf("cancelled because of %v: %v", cause, err)
+		}
+	}
+}
+
+// No text opens anything but what it names, and no error shows a password.
+func FuzzOpen(f *testing.F) {
+	open := func(context.Context, *url.URL) (Backend, error) { return nil, ErrInvalid }
+	Register("fuzz", open)
+	for _, rest := range []string{"", "://", "://u:hidden@h", ":u:hidden@h", "://u:hidden@h?prefix=a&b=%zz", "s://u:hidden@h,i/1"} {
+		f.Add(rest)
+	}
+	f.Fuzz(func(t *testing.T, rest string) {
+		b, _, err := Open(t.Context(), "fuzz"+rest)
+		if b != nil || err == nil {
+			t.Fatalf("opened %v, %v", b, err)
+		}
+		if strings.Count(rest, "hidden") == 1 && strings.Contains(rest, "://u:hidden@") && strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%q: the error shows the password: %v", rest, err)
+		}
+	})
 }
 
 func TestRegisterRefuses(t *testing.T) {

@@ -68,7 +68,8 @@ func (s *split) Check(ctx context.Context) (all []Finding, err error) {
 	return all, nil
 }
 
-// LocksAndLimits gives the store that locks and the one that limits: b twice, unless [Split] has made it.
+// LocksAndLimits gives the store that locks and the one that limits: b twice, unless [Split] has made it. It is for package
+// coord.
 func LocksAndLimits(b Backend) (locks, limits Backend) {
 	if s, ok := b.(*split); ok {
 		locks, _ = LocksAndLimits(s.locks)

@@ -25,7 +25,7 @@ type CallEnded struct {
 	Call
 	Took    time.Duration
 	Outcome Outcome
-	// Err is what the call returns; ErrLocked of a "trydo" that did not run its function, nil
+	// Err is what the call returns; coord.ErrLocked of a "trydo" that did not run its function, nil
 	// if that panicked.
 	Err      error
 	Panicked bool
@@ -37,7 +37,7 @@ type Outcome string
 const (
 	OutcomeOK          Outcome = "ok"          // granted; of Do, its function had the lock to the end
 	OutcomeRefused     Outcome = "refused"     // locked, or limited
-	OutcomeTimedOut    Outcome = "timed_out"   // the context's deadline, or WaitAtMost
+	OutcomeTimedOut    Outcome = "timed_out"   // the context's deadline, or coord.WaitAtMost
 	OutcomeCancelled   Outcome = "cancelled"   // the caller has gone
 	OutcomeLost        Outcome = "lost"        // of Do: the hold ended first; of Lock: re-entry after that
 	OutcomeUnavailable Outcome = "unavailable" // the store could not be reached, or its answer is unknown

@@ -103,7 +103,7 @@ type Lost struct {
 	Lock
 	Held   time.Duration
 	Reason Loss
-	// Err is ErrLost, and more.
+	// Err is coord.ErrLost, and more.
 	Err error
 }
 
@@ -124,7 +124,7 @@ const (
 // Released is a hold that was unlocked.
 type Released struct {
 	Lock
-	// Held from the grant until the last Unlock.
+	// Held from the grant until the last Unlock of the hold.
 	Held time.Duration
 	// Took is how long the store took to confirm.
 	Took time.Duration

@@ -67,7 +67,7 @@ type Observer struct {
 	// Charged: permits were debited, or given back, by Charge or Settle.
 	Charged func(ctx context.Context, e Decision)
 
-	// LeaseEnded: permits that were taken in advance, under WithPermitLease, were all spent, or are
+	// LeaseEnded: permits that were taken in advance, under coord.WithPermitLease, were all spent, or are
 	// over. ctx is nobody's.
 	LeaseEnded func(ctx context.Context, e LeaseEnded)
 

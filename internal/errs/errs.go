@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,16 +41,13 @@ type chain struct{ errs []error }
 // Chain is one error that matches each of errs.
 func Chain(errs ...error) error { return &chain{errs} }
 
-// Error leaves out what the next text has too, and that a call was not applied, where a reason follows: that is for
+// Error leaves out what a later text has too, and that a call was not applied, where a reason follows: that is for
 // programs.
 func (c *chain) Error() string {
 	texts := make([]string, 0, len(c.errs))
 	for _, err := range c.errs {
 		s := strings.ReplaceAll(err.Error(), driver.ErrNotSent.Error()+": ", "")
-		for len(texts) > 0 && strings.Contains(s, texts[len(texts)-1]) {
-			texts = texts[:len(texts)-1]
-		}
-		texts = append(texts, s)
+		texts = append(slices.DeleteFunc(texts, func(t string) bool { return strings.Contains(s, t) }), s)
 	}
 	return strings.Join(texts, ": ")
 }

@@ -27,3 +27,11 @@ func TestChain(t *testing.T) {
 		t.Errorf("%v does not match its parts", err)
 	}
 }
+
+func TestChainSaysNothingTwice(t *testing.T) {
+	away := errors.New("away")
+	err := Chain(away, errors.New("late: the budget"), errors.New("away: no answer"))
+	if got := err.Error(); got != "late: the budget: away: no answer" || !errors.Is(err, away) {
+		t.Errorf("%q", got)
+	}
+}

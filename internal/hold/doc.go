@@ -16,7 +16,7 @@
 //	key.go          a key: who asks for it, who queues, and the hold of it
 //	lease.go        a hold at the store: its states, its deadlines and its end
 //	tenure.go       what one holder has of a hold, as the holder sees it
-//	events.go       what a Trace is told, in order
+//	events.go       what observers are told, in order
 //	acquisition.go  what the store knows of an attempt, and then of its hold
 //	refusal.go      who is in the way of a key
 //	outage.go       how long a store may fail

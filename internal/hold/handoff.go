@@ -51,7 +51,7 @@ func (m *Manager) successor(h *hold, now clock.Instant) *Attempt {
 	return a
 }
 
-// handOff goes on with the hold of a tenure that was released at now. Its watchers and its Trace learn of the end before the
+// handOff goes on with the hold of a tenure that was released at now. Its watchers and observers learn of the end before the
 // next tenure begins, however long that takes.
 func (m *Manager) handOff(ctx context.Context, e ended, now clock.Instant) {
 	defer m.passOn(ctx, e.t, now)
