@@ -180,9 +180,10 @@ func waitCancelled(e *env) {
 	ctx, cancel := context.WithCancel(e.ctx)
 	result := async(func() error { return c.Wait(ctx, key, limit) })
 	e.until(soon, "Wait to reserve", func() bool { return in.returned("Take") > 1 })
-	e.pass(10 * time.Millisecond) // its answer has left the driver: let the core take it in
 	cancel()
 	e.wantError(recv(e, result, soon, "a cancelled Wait"), "cancelled Wait", context.Canceled)
+	// If the core had not taken in the answer of the store, it gives back in the background.
+	e.until(soon, "the permit to be given back", func() bool { return in.returned("Refund") > 0 })
 	res, err := c.Reserve(e.ctx, key, limit, 1)
 	e.noError(err, "Reserve after a cancelled Wait")
 	if d := res.Delay(); d > limit.Per {
