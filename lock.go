@@ -53,7 +53,7 @@ func (l *Lock) Token() Token { return l.h.t.Token() }
 func (l *Lock) TTL() time.Duration { return l.h.t.TTL() }
 
 // Deadline is until when the hold is certain without another renewal. It moves
-// on with every renewal.
+// on with every renewal. After the machine has slept it is nearer by as much, as Err and Done are.
 func (l *Lock) Deadline() time.Time { return l.h.t.Deadline() }
 
 // Done is closed when the hold is lost, or unlocked by the last of its handles.

@@ -159,6 +159,24 @@ func TestFrozenHolderSeesLossAtOnce(t *testing.T) {
 	}
 }
 
+// After the machine has slept, Deadline is nearer by as much, for the store's clock went on.
+func TestDeadlineAfterSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, newFake())
+		l := must[*Lock](t)(c.Lock(t.Context(), "k", TTL(time.Minute), NoRenew()))
+		before := time.Until(l.Deadline())
+		const slept = 20 * time.Second
+		c.clock.Read = func() clock.Instant {
+			now := c.clock.At(time.Now())
+			now.Wall += int64(slept)
+			return now
+		}
+		if d := before - time.Until(l.Deadline()); d != slept {
+			t.Errorf("Deadline is nearer by %v: want %v", d, slept)
+		}
+	})
+}
+
 func TestMaxHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

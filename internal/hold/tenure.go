@@ -57,7 +57,14 @@ func (t *Tenure) TTL() time.Duration {
 }
 
 // Deadline is until when the tenure is certain, or was when it ended.
-func (t *Tenure) Deadline() time.Time { return t.h.m.clock.Time(t.deadline()) }
+func (t *Tenure) Deadline() time.Time {
+	c, d := t.h.m.clock, t.deadline()
+	now := c.Now()
+	if left := d.Until(now); left < d.Mono-now.Mono-clockStep { // else it would never be the same twice
+		return c.Time(now.Add(left))
+	}
+	return c.Time(d)
+}
 
 func (t *Tenure) deadline() clock.Instant {
 	d := t.h.deadline.Load().Earlier(t.endBy)

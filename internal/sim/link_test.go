@@ -31,6 +31,7 @@ type link struct {
 	until time.Time     // of the pause
 	lag   time.Duration // of each reply
 	step  time.Duration // of the wall clock
+	steps time.Time     // when it was stepped last
 	died  time.Time
 	doom  chan struct{} // the process dies soon
 }
@@ -44,6 +45,12 @@ func newLink(w *world, n int, name string, s store) *link {
 	l := &link{w: w, n: n, name: name, store: s, doom: make(chan struct{}, 1)}
 	l.life, l.end = context.WithCancel(context.Background())
 	return l
+}
+
+func (l *link) stepped() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.steps
 }
 
 // Host implements host.Simulated: a wall clock that is stepped, and the chance of the seed.

@@ -213,6 +213,7 @@ func (w *world) suffer(ctx context.Context, l *link) (dies bool) {
 			l.lag = rand64(r, f.longestLag)
 		case p < f.die+f.pause+f.lag+f.step:
 			l.step += rand64(r, 20*time.Second) - 10*time.Second
+			l.steps = time.Now()
 		default:
 			l.lag = 0
 		}
