@@ -721,6 +721,54 @@ func TestShortBatch(t *testing.T) {
 	})
 }
 
+// A wall clock that is set forward ends a hold, but does not free its key: who goes by Deadline alone, outside the
+// process, is not overtaken. A waiter of this client and one of another go on then.
+func TestWallClockFreesNothing(t *testing.T) {
+	for name, opts := range map[string][]LockOption{
+		"lease": {TTL(time.Minute)}, "max hold": {TTL(time.Hour), MaxHold(time.Minute)}, "no renewal": {TTL(time.Minute), NoRenew()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				c, other := newTestClient(t, f), newTestClient(t, f)
+				var step atomic.Int64
+				c.clock.Read = func() clock.Instant {
+					now := c.clock.At(time.Now())
+					now.Wall += step.Load()
+					return now
+				}
+				l := must[*Lock](t)(c.Lock(t.Context(), "k", opts...))
+				until := time.Now().Add(time.Until(l.Deadline()))
+				if ends := time.Now().Add(time.Minute); len(opts) > 1 && ends.Before(until) {
+					until = ends
+				}
+				step.Store(int64(2 * time.Hour))
+				<-l.Done()
+				granted := make(chan time.Time, 2)
+				for _, c := range []*Client{other, c} {
+					go func() {
+						l, err := c.Lock(t.Context(), "k")
+						granted <- time.Now()
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						_ = l.Unlock(t.Context())
+					}()
+				}
+				if err := l.Unlock(t.Context()); !errors.Is(err, ErrLost) {
+					t.Errorf("Unlock: %v", err)
+				}
+				for range 2 {
+					if at := <-granted; at.Before(until) || at.After(until.Add(2*time.Minute)) {
+						t.Errorf("granted %v after the deadline", at.Sub(until))
+					}
+				}
+			})
+		})
+	}
+}
+
 // Done, too, tells what the wall clock says: a machine that slept has lost its locks, or loses them by so much earlier, or
 // renews them at once.
 func TestDoneAfterSuspend(t *testing.T) {

@@ -126,8 +126,7 @@ func (h *hold) finish(err error, loss observe.Loss) ended {
 }
 
 // lose ends a hold that t has lost. If t has handed the hold off meanwhile, the clocks were looked at then, and nothing is lost.
-// A nil t is whichever has it. What may still be at the store is withdrawn after Done has closed, so that the key is free as soon
-// as it can be.
+// A nil t is whichever has it. What may still be at the store is withdrawn after Done has closed, when cleanUp says.
 func (m *Manager) lose(h *hold, t *Tenure, cause error) {
 	m.mu.Lock()
 	e := h.end(t, cause, lossOf(cause))
