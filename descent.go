@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+
+	"github.com/coordgo/coord/internal/hold"
 )
 
 // A context names the entries under which it was made: it has a list of links, the innermost first. What a Lock under it
@@ -163,7 +165,7 @@ func ownerOf(ctx context.Context) *owner {
 // String names the owner in logs.
 func (o *owner) String() string {
 	if o == nil {
-		return "none"
+		return hold.NoOwner
 	}
 	return "owner-" + strconv.FormatUint(o.n, 10)
 }

@@ -204,6 +204,26 @@ func TestOwnerByHand(t *testing.T) {
 	})
 }
 
+// Who waits for another owner does not wait for itself.
+func TestWaitForAnotherOwnerIsNotLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log testlog.Buffer
+		c, err := coord.New(memory.New(), coord.WithLogger(log.Logger()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		l, err := c.Lock(coord.WithOwner(t.Context()), "k")
+		wantIs(t, "Lock", err, nil)
+		_, err = c.Lock(coord.WithOwner(t.Context()), "k", coord.WaitAtMost(3*time.Second))
+		wantIs(t, "Lock of another owner", err, coord.ErrLocked)
+		wantIs(t, "Unlock", l.Unlock(t.Context()), nil)
+		if log.String() != "" {
+			t.Errorf("logged: %s", log.String())
+		}
+	})
+}
+
 // Who waits for itself is told so after a second, once.
 func TestWaitForItselfIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -203,12 +203,12 @@ func (a *Attempt) take() (t *Tenure, lapsed ended) {
 const LongWait = time.Second
 
 // warnLongWait logs, once for each holder, that a goroutine waits long for a key that its own client holds. Most often it
-// has not passed on the ctx under which the key is held.
+// has not passed on the ctx under which the key is held. One owner that waits for another does not wait for itself.
 func (a *Attempt) warnLongWait() {
 	m := a.m
 	m.mu.Lock()
 	var t *Tenure
-	if k := m.keys[a.spec.Key]; k != nil && k.hold != nil && !k.hold.tenure.warned {
+	if k := m.keys[a.spec.Key]; k != nil && k.hold != nil && !k.hold.tenure.warned && !anotherOwner(a.spec.Owner, k.hold.tenure.by.spec.Owner) {
 		t = k.hold.tenure
 		t.warned = true
 	}
@@ -217,6 +217,14 @@ func (a *Attempt) warnLongWait() {
 		m.log.Warn("coord: waiting for a lock that this client holds; if the waiter works under that lock, it waits for itself: pass on the ctx of Do or of Lock.Context",
 			"key", a.spec.Name, "id", t.by.id, "waiter", a.spec.Owner.String(), "holder", t.by.spec.Owner.String(), "waited", LongWait)
 	}
+}
+
+// NoOwner is what an owner that is none says.
+const NoOwner = "none"
+
+func anotherOwner(a, b fmt.Stringer) bool {
+	x, y := a.String(), b.String()
+	return x != y && x != NoOwner && y != NoOwner
 }
 
 // abandon gives up a's place, and what it has, and has the janitor remove what its calls may have left at the store. In this order:
