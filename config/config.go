@@ -46,6 +46,8 @@ type Config struct {
 	Leases map[string]coord.PermitLease
 	// Rules in order; never nil.
 	Rules *rules.Chain
+	// Serve is for package server.
+	Serve Serve
 
 	name   string // of the file, for messages
 	path   string // of the file that Load has read, "" if none
@@ -251,6 +253,7 @@ func (c *Config) contradiction() error {
 		wrong.add(c.clash("quorum", "url.locks", "a second store of locks", "a second store of locks"))
 	}
 	wrong.add(c.leaseClash())
+	wrong.add(c.serveClash())
 	if l := c.Lock; l.MaxHold > 0 && l.MinHold > l.MaxHold {
 		wrong.add(c.clash("lock.min_hold", "lock.max_hold",
 			fmt.Sprintf("%v is above %v", l.MinHold, l.MaxHold), fmt.Sprintf("%v is below %v", l.MaxHold, l.MinHold)))

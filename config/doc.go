@@ -40,6 +40,8 @@
 //     [coord.WithOverrides].
 //   - lock: what locks use unless the call says otherwise: ttl, wait, max_hold
 //     and min_hold, each a duration such as 30s; fair and renew, true or false.
+//   - serve: how package server gives the store to other languages: listen, plaintext, tls, callers, ad_hoc_limits,
+//     max_wait, drain, max_holds, max_requests and max_connections; see [Serve].
 //   - limits: limits by name. A limit is a string such as "2000/1m",
 //     "2000/1m burst=200" or "2000/1m fixed-window", or a mapping of rate, per,
 //     burst and algorithm, and of lease: true, or a mapping of max, for and lessees, takes
@@ -56,8 +58,9 @@
 // # Environment
 //
 // A variable that is not empty replaces a key: COORD_URL (and quorum), COORD_PREFIX, COORD_REQUIRE (by
-// commas), COORD_FAILURE_POLICY, COORD_BEST_EFFORT, COORD_OVERRIDES, and COORD_LOCK_TTL and so on. COORD_URL_LOCKS
-// and COORD_URL_LIMITS replace the store of locks or of limits alone. Limits and rules are
+// commas), COORD_FAILURE_POLICY, COORD_BEST_EFFORT, COORD_OVERRIDES, COORD_LOCK_TTL and so on, and
+// COORD_SERVE_LISTEN and so on. COORD_URL_LOCKS
+// and COORD_URL_LIMITS replace the store of locks or of limits alone. Limits, rules and callers are
 // the file's.
 //
 // # Secrets

@@ -50,6 +50,9 @@ func (p *parser) variables(c *Config) []field {
 	for _, f := range p.lockFields(&c.Lock) {
 		all = append(all, field{join("lock", f.name), f.set})
 	}
+	for _, f := range p.serveFields(&c.Serve) {
+		all = append(all, field{join("serve", f.name), f.set})
+	}
 	return all
 }
 

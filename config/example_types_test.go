@@ -126,3 +126,22 @@ func ExampleClient() {
 	// <nil> <nil>
 	// 1500/1m <nil>
 }
+
+// Tokens are elsewhere, and nothing that is printed shows one.
+func ExampleServe() {
+	file, err := config.Parse("coord.yaml", []byte(`
+serve:
+  callers:
+    - {name: web, token: "${WEB_TOKEN}", allow: [{prefix: web/, rights: [lock]}]}
+`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	web := file.Serve.Callers[0]
+	fmt.Println(web.Name, web.Token, web.Allow[0].Prefix, web.Allow[0].Rights)
+	fmt.Println(file.Serve.WithDefaults().Listen, file.Serve.Local())
+	// Output:
+	// web xxxxx web/ [lock]
+	// 127.0.0.1:8470 true
+}

@@ -23,6 +23,7 @@ func (p *parser) config(c *Config, root *yaml.Node) error {
 	fields = append(
 		fields,
 		field{"lock", func(key string, n *yaml.Node) error { return p.mapping(key, n, p.lockFields(&c.Lock)) }},
+		field{"serve", func(key string, n *yaml.Node) error { return p.serve(key, n, &c.Serve) }},
 		field{"limits", func(key string, n *yaml.Node) error { return p.limits(key, n, c) }},
 		field{"rules", func(_ string, n *yaml.Node) error { chain = n; return nil }},
 	)

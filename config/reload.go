@@ -45,6 +45,9 @@ func (c *Client) reload(ctx context.Context, text []byte) error {
 	if err := old.same(next); err != nil {
 		return err
 	}
+	if err := old.sameServe(next); err != nil {
+		return err
+	}
 	if err := c.servable(ctx, next); err != nil {
 		return err
 	}

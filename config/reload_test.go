@@ -143,7 +143,7 @@ func TestReloadRefuses(t *testing.T) {
 	before := c.Config()
 	path := strings.TrimSuffix(c.Config().Values()[0].From, ":1")
 	for _, test := range []struct{ text, want string }{
-		{text + "limts: {}", `FILE:6: unknown key "limts": want one of url, quorum, prefix, require, failure_policy, best_effort, overrides, lock, limits, rules`},
+		{text + "limts: {}", `FILE:6: unknown key "limts": want one of url, quorum, prefix, require, failure_policy, best_effort, overrides, lock, serve, limits, rules`},
 		{strings.Replace(text, "[a]", "[b]", 1), `FILE:5: rules.r.limits: no limit "b": want one of a`},
 		{strings.Replace(text, "7s", "8s", 1), "FILE:3: lock.ttl: 8s, was 7s: only limits and rules change without a restart"},
 		{strings.Replace(text, ", max_hold: 1h", "", 1), "FILE: lock.max_hold: unbounded, was 1h0m0s: only limits and rules change without a restart"},

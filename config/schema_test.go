@@ -78,16 +78,20 @@ func TestSchemaKeys(t *testing.T) {
 		return v
 	}
 	mappings := map[string]map[string]any{
-		"nosuch: 1":                             at(),
-		"url: {nosuch: 1}":                      at("properties", "url", "anyOf"),
-		"lock: {nosuch: 1}":                     at("properties", "lock"),
-		"limits: {a: {nosuch: 1}}":              at("definitions", "namedMapping"),
-		"limits: {a: {lease: {nosuch: 1}}}":     at("definitions", "namedMapping", "properties", "lease", "anyOf"),
-		"rules: [{nosuch: 1}]":                  at("definitions", "rule"),
-		"rules: [{limits: [{nosuch: 1}]}]":      at("definitions", "limitMapping"),
-		"rules: [{match: {nosuch: 1}}]":         at("definitions", "match"),
-		"rules: [{subject: {nosuch: 1}}]":       at("definitions", "subject", "anyOf"),
-		"rules: [{subject: {ip: {nosuch: 1}}}]": at("definitions", "subject", "anyOf", "properties", "ip"),
+		"nosuch: 1":                       at(),
+		"url: {nosuch: 1}":                at("properties", "url", "anyOf"),
+		"lock: {nosuch: 1}":               at("properties", "lock"),
+		"serve: {nosuch: 1}":              at("properties", "serve"),
+		"serve: {tls: {nosuch: 1}}":       at("properties", "serve", "properties", "tls"),
+		"serve: {callers: [{nosuch: 1}]}": at("properties", "serve", "properties", "callers", "items"),
+		"serve: {callers: [{name: a, token: b, allow: [{nosuch: 1}]}]}": at("properties", "serve", "properties", "callers", "items", "properties", "allow", "items"),
+		"limits: {a: {nosuch: 1}}":                                      at("definitions", "namedMapping"),
+		"limits: {a: {lease: {nosuch: 1}}}":                             at("definitions", "namedMapping", "properties", "lease", "anyOf"),
+		"rules: [{nosuch: 1}]":                                          at("definitions", "rule"),
+		"rules: [{limits: [{nosuch: 1}]}]":                              at("definitions", "limitMapping"),
+		"rules: [{match: {nosuch: 1}}]":                                 at("definitions", "match"),
+		"rules: [{subject: {nosuch: 1}}]":                               at("definitions", "subject", "anyOf"),
+		"rules: [{subject: {ip: {nosuch: 1}}}]":                         at("definitions", "subject", "anyOf", "properties", "ip"),
 	}
 	checked := make(map[string]bool)
 	for text, mapping := range mappings {
@@ -163,6 +167,8 @@ var accepted = []string{
 	"", "{}", "url: redis://h", "url: 'redis+sentinel://u:${A}@h1,h2/main?sentinel_password=${file:/x}'", "url: {locks: 'etcd://h', limits: 'redis://h'}",
 	"require: []", "failure_policy: closed", "best_effort: false", "lock: {}", "lock: {ttl: 1h30m0.5s}", "lock: {wait: 250us, max_hold: 1.s, min_hold: .5s}",
 	"limits: {}", "limits: {a: {rate: 1, per: 1s, lease: true}}", "limits: {a: {rate: 1, per: 1s, lease: false}}", "limits: {a: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}, b: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}}", "limits: {a: 10/s}", "limits: {a: 2000/min, b: 10 per second, c: 5 / 5 minutes burst=3}", "rules: [{name: a, limits: [10 per second]}]", "limits: {a: '5/100ms token-bucket burst=7'}", "limits: {'a b/c': {per: 1s, rate: 1}}",
+	"serve: {}", "serve: {listen: 'unix:/run/coord.sock', max_wait: 5m, drain: 1s, max_holds: 5, max_requests: 6, max_connections: 7, ad_hoc_limits: true}",
+	served, "serve: {listen: '[::1]:80', tls: {certificate: a, key: b, client_ca: c}, callers: [{name: a, certificate: b.example, allow: [{rights: [read]}]}]}",
 	"rules: []", "rules: [{name: a, limits: [1/1s]}]", "rules: [{name: a, final: true, match: {}}]", "rules: [{name: a, match: {methods: [PURGE], path: /a, exact_slash: true}, final: true}]",
 	"rules: [{name: a, match: {rpc: /a.B/C}, subject: {ip: {}}, limits: [1/1s]}]", "limits: {a: 1/1s}\nrules: [{name: a, subject: {constant: x}, limits: [a, {rate: 1, per: 1m}]}]",
 	"rules: [{name: a, shadow: true, limits: [5/1s]}]", "rules: [{name: a, match: {networks: [10.0.0.0/8, '2001:db8::1'], except_networks: [10.1.0.7]}, final: true}]",
@@ -177,7 +183,7 @@ func TestSchemaRefuses(t *testing.T) {
 	unseen := regexp.MustCompile(`not YAML|anchor|tagged|"…"|second document|again|contradicts|is above|no limit "|the same limit as|would be one account|never applies|` +
 		`malformed|not a URL|does not end|outside of the password|in all rules|` + // URLs
 		`want at least|whole microseconds|is not a|want 1 to|too fine|only a token-bucket|bytes of printable|want at most 256 of UTF-8|` + // numbers and names
-		`want it without|has no \{|have no cookies|\{a\} twice|want capitals|want a method of IANA's|want no URL`) // patterns
+		`other machines can connect|without tls.client_ca|without callers|host:port|/path} alone|want it without|has no \{|have no cookies|\{a\} twice|want capitals|want a method of IANA's|want no URL`) // patterns
 	var seen int
 	for _, r := range refusals() {
 		v, err := instance([]byte(r.text))

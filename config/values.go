@@ -31,6 +31,7 @@ func (c *Config) Values() []Value {
 		}
 		list = append(list, c.value("limits."+name, text))
 	}
+	list = append(list, c.serveValues()...)
 	if c.Rules == nil { // a Config that nothing has loaded
 		return list
 	}

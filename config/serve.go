@@ -1,0 +1,210 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Serve is the section serve: how package server and the command coord serve give the store to other languages.
+type Serve struct {
+	// Listen is host:port, or unix:PATH; "" is [DefaultListen].
+	Listen string
+	// Certificate and Key are files of TLS; ClientCA signs the certificates of callers.
+	Certificate, Key, ClientCA string
+	// Plaintext allows other machines to connect without TLS.
+	Plaintext bool
+	// AdHocLimits allows limits that the file does not have.
+	AdHocLimits bool
+	// Callers are who may do what; without any, everybody who can connect has all rights but Break.
+	Callers []Caller
+	// MaxWait bounds the wait of a request, Drain that for remote holders at the end.
+	MaxWait, Drain time.Duration
+	// MaxHolds and MaxRequests bound what a caller holds, and has under way, at once; MaxConnections is for all callers.
+	MaxHolds, MaxRequests, MaxConnections int
+}
+
+// Caller is who shows a token or a certificate.
+type Caller struct {
+	Name        string
+	Token       Secret // or a reference to it
+	Certificate string // a name that the certificate is for
+	Allow       []Allow
+}
+
+// Allow gives rights on all keys with a prefix.
+type Allow struct {
+	Prefix string
+	Rights []Right
+}
+
+// Right is what a caller may do.
+type Right string
+
+// The rights.
+const (
+	Read  Right = "read"  // inspect, list and watch locks, and peek at limits
+	Take  Right = "take"  // take, reserve and charge permits
+	Locks Right = "lock"  // hold locks
+	Break Right = "break" // break locks, and reset limits
+)
+
+// The defaults of Serve.
+const (
+	DefaultListen  = "127.0.0.1:8470"
+	DefaultMaxWait = time.Minute
+	DefaultDrain   = 30 * time.Second
+
+	DefaultMaxHolds, DefaultMaxRequests, DefaultMaxConnections = 1000, 256, 10_000
+)
+
+// Secret is a text that no way of printing shows.
+type Secret string
+
+// String hides the secret.
+func (s Secret) String() string { return "xxxxx" }
+
+// GoString is String.
+func (s Secret) GoString() string { return s.String() }
+
+// MarshalText is String.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// WithDefaults is s with the defaults in place of what is not set.
+func (s Serve) WithDefaults() Serve {
+	s.Listen = cmp.Or(s.Listen, DefaultListen)
+	s.MaxWait, s.Drain = cmp.Or(s.MaxWait, DefaultMaxWait), cmp.Or(s.Drain, DefaultDrain)
+	s.MaxHolds, s.MaxRequests = cmp.Or(s.MaxHolds, DefaultMaxHolds), cmp.Or(s.MaxRequests, DefaultMaxRequests)
+	s.MaxConnections = cmp.Or(s.MaxConnections, DefaultMaxConnections)
+	return s
+}
+
+// Local reports whether only this machine can connect.
+func (s Serve) Local() bool {
+	listen := cmp.Or(s.Listen, DefaultListen)
+	if strings.HasPrefix(listen, "unix:") {
+		return true
+	}
+	host, _, err := net.SplitHostPort(listen)
+	ip, aerr := netip.ParseAddr(host)
+	return err == nil && (host == "localhost" || aerr == nil && ip.IsLoopback())
+}
+
+// minToken is the least that a token has, in bytes.
+const minToken = 16
+
+// Tokens gives the token of each caller that has one, by the name of the caller. References are looked up.
+func (c *Config) Tokens(ctx context.Context) (map[string]string, error) {
+	tokens := make(map[string]string)
+	for i, caller := range c.Serve.Callers {
+		if caller.Token == "" {
+			continue
+		}
+		token := string(caller.Token)
+		key := fmt.Sprintf("serve.callers.%d.token", i)
+		if name, ok := strings.CutPrefix(token, "${"); ok {
+			var err error
+			if token, err = look(ctx, strings.TrimSuffix(name, "}"), c.lookup); err != nil {
+				return nil, c.places[key].mistake(key, string(caller.Token)+": "+err.Error())
+			}
+		}
+		if len(token) < minToken {
+			return nil, c.places[key].mistake(key, fmt.Sprintf("%d bytes: want %d or more", len(token), minToken))
+		}
+		tokens[caller.Name] = token
+	}
+	return tokens, nil
+}
+
+// serveClash finds what cannot stand together in the section.
+func (c *Config) serveClash() error {
+	s := c.Serve
+	bad := func(key, problem string) error { return c.places["serve."+key].mistake("serve."+key, problem) }
+	switch {
+	case (s.Certificate == "") != (s.Key == ""):
+		return bad("tls", "certificate or key alone: want both")
+	case s.ClientCA != "" && s.Certificate == "":
+		return bad("tls", "client_ca without certificate and key")
+	case s.ClientCA != "" && len(s.Callers) == 0:
+		return bad("tls", "client_ca without callers lets everybody in: want callers")
+	case s.Local():
+	case len(s.Callers) == 0:
+		return bad("listen", fmt.Sprintf("%s: other machines can connect: want callers", show(s.Listen)))
+	case s.Certificate == "" && !s.Plaintext:
+		return bad("listen", fmt.Sprintf("%s: other machines can connect: want tls, or plaintext: true", show(s.Listen)))
+	}
+	for i, caller := range s.Callers {
+		if key := fmt.Sprintf("callers.%d", i); caller.Certificate != "" && s.ClientCA == "" {
+			return bad(key, "a certificate without tls.client_ca")
+		}
+	}
+	return nil
+}
+
+// serveValues are those of the section, if there is one.
+func (c *Config) serveValues() (list []Value) {
+	if reflect.DeepEqual(c.Serve, Serve{}) {
+		return nil
+	}
+	s := c.Serve.WithDefaults()
+	add := func(key string, value any) { list = append(list, c.value("serve."+key, fmt.Sprint(value))) }
+	add("listen", s.Listen)
+	add("plaintext", s.Plaintext)
+	add("ad_hoc_limits", s.AdHocLimits)
+	add("max_wait", s.MaxWait)
+	add("drain", s.Drain)
+	add("max_holds", s.MaxHolds)
+	add("max_requests", s.MaxRequests)
+	add("max_connections", s.MaxConnections)
+	if s.Certificate != "" {
+		add("tls", strings.TrimSpace(s.Certificate+" "+s.ClientCA))
+	}
+	for i, caller := range s.Callers {
+		list = append(list, c.value(fmt.Sprintf("serve.callers.%d", i), describeCaller(caller)))
+	}
+	return list
+}
+
+// sameServe refuses another section.
+func (c *Config) sameServe(next *Config) error {
+	if reflect.DeepEqual(c.Serve, next.Serve) {
+		return nil
+	}
+	at := next.places["serve"]
+	if at.file == "" {
+		at.file = next.name
+	}
+	return at.mistake("serve", "other values: only limits and rules change without a restart")
+}
+
+// describeCaller is a caller in one line: "web: lock, take on shop/; read on everything".
+func describeCaller(c Caller) string {
+	var parts []string
+	for _, a := range c.Allow {
+		names := make([]string, len(a.Rights))
+		for i, r := range a.Rights {
+			names[i] = string(r)
+		}
+		parts = append(parts, strings.Join(names, ", ")+" on "+cmp.Or(a.Prefix, "everything"))
+	}
+	return c.Name + ": " + strings.Join(parts, "; ")
+}
+
+// allRights are the rights in the order of their dangers.
+var allRights = []Right{Read, Take, Locks, Break}
+
+func rightNames() string {
+	var names []string
+	for _, r := range allRights {
+		names = append(names, string(r))
+	}
+	return strings.Join(names, ", ")
+}
+
+func isRight(name string) bool { return slices.Contains(allRights, Right(name)) }
