@@ -37,7 +37,7 @@ BACKENDS := ./backends/... $(filter ./backends/%,$(PACKAGES))
 FUZZTIME ?= 10s
 # The engines and what stands on them: they have the race detector in every run. None needs a server.
 RACED     = . ./driver/... ./conformance/... ./backends/memory ./internal/hold ./internal/permit ./internal/quorum ./internal/sim \
-            ./rules ./httpcoord ./grpccoord ./otelcoord ./coordtest
+            ./rules ./httpcoord ./grpccoord ./otelcoord ./server ./coordtest
 # Tests that read files of other modules, such as docs. The go command does not see when those change, so that it must not
 # take results from its cache.
 READERS   = ./internal/repo/house ./internal/repo/docsnippets ./cmd/internal/cli

@@ -87,7 +87,7 @@ var forTests = []string{"conformance", "coordtest", "internal/crowd", "internal/
 
 // anotherModule reports whether a package is in a module that is released beside the root's.
 func anotherModule(path string) bool {
-	return slices.ContainsFunc([]string{"grpccoord", "otelcoord", "integrations", "cmd", "backends/all"}, func(dir string) bool { return under(path, dir) })
+	return slices.ContainsFunc([]string{"grpccoord", "otelcoord", "integrations", "server", "cmd", "backends/all"}, func(dir string) bool { return under(path, dir) })
 }
 
 // engines are what the root package is made of.
@@ -127,8 +127,10 @@ func forbidden(from, dep string) string {
 		return "grpccoord imports no store"
 	case under(from, "integrations") && !joins(from, dep):
 		return "a package of integrations imports the root, internal/nethttp of its module, and the one library that it is for"
-	case strings.HasPrefix(dep, otel) && (!under(from, "otelcoord") || strings.HasPrefix(dep, otel+"/sdk") || strings.HasPrefix(dep, otel+"/exporters")):
-		return "OpenTelemetry is for otelcoord, and of it the API alone"
+	case strings.HasPrefix(dep, otel) && !under(from, "cmd") && (!under(from, "otelcoord") && !under(from, "server") || strings.HasPrefix(dep, otel+"/sdk") || strings.HasPrefix(dep, otel+"/exporters")):
+		return "OpenTelemetry is for otelcoord and server, and of it the API alone; the command exports"
+	case under(from, "server") && under(dep, "backends"):
+		return "server imports no store"
 	case under(from, "backends") && !under(from, "backends/all") && under(dep, "backends") && !sameBackend(from, dep):
 		return "no backend imports another"
 	case under(from, "backends") && !under(from, "backends/all") && strings.HasPrefix(dep+"/", module+"/") &&
@@ -219,6 +221,12 @@ func TestForbidden(t *testing.T) {
 		{module + "/otelcoord", otel + "/metric", true},
 		{module + "/otelcoord", otel + "/sdk/metric", false},
 		{module + "/backends/redis", otel + "/metric", false},
+		{module + "/server", otel + "/metric", true},
+		{module + "/server", otel + "/sdk/metric", false},
+		{module + "/server", module + "/config", true},
+		{module + "/server", module + "/internal/clock", false},
+		{module + "/server", module + "/backends/memory", false},
+		{module + "/cmd/internal/cli", otel + "/sdk/metric", true},
 	} {
 		if why := forbidden(tc.from, tc.dep); (why == "") != tc.ok {
 			t.Errorf("%s imports %s: %q", tc.from, tc.dep, why)

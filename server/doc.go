@@ -1,0 +1,19 @@
+// Package server gives the locks and limits of a store to programs in any language, by HTTP with JSON. The command
+// coord serve is this package with a configuration file; a program can embed it:
+//
+//	client, err := config.Open(ctx, "coord.yaml")
+//	...
+//	s, err := server.New(ctx, client, server.Options{})
+//	...
+//	l, err := s.Listen(ctx)
+//	...
+//	err = s.Serve(ctx, l)
+//
+// docs/serve.md is for those who call it. What a remote holder may believe is at the type hold.
+//
+//   - server.go: Server, its paths and its end. run.go: listening and draining.
+//   - handle.go: from a request to an operation and back. callers.go: who may do what. errors.go: errors.
+//   - acquire.go, holds.go: locks of remote holders. locks.go: what an operator sees and breaks.
+//   - limits.go, reserve.go: limits.
+//   - openapi.go: the description, made of the operations. metrics.go: what is measured.
+package server

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/coordgo/coord/config"
+)
+
+// Listen opens the address of the configuration.
+func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
+	var lc net.ListenConfig
+	path, isUnix := strings.CutPrefix(s.cfg.Listen, "unix:")
+	if !isUnix {
+		return lc.Listen(ctx, "tcp", s.cfg.Listen)
+	}
+	// A socket that refuses was left by a process that was killed. One that is busy is somebody's.
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	switch info, serr := os.Lstat(path); {
+	case err == nil:
+		_ = conn.Close()
+		return nil, fmt.Errorf("%s: another process listens there", path)
+	case serr == nil && info.Mode()&os.ModeSocket != 0 && errors.Is(err, syscall.ECONNREFUSED):
+		_ = os.Remove(path)
+	}
+	l, err := lc.Listen(ctx, "unix", path)
+	if err == nil && s.callers.everybody != nil { // who connects shows no token
+		if err = os.Chmod(path, 0o600); err != nil {
+			_ = l.Close()
+		}
+	}
+	return l, err
+}
+
+// Serve answers on l until ctx ends, and then drains: it answers on while remote holders may still believe in what
+// they hold, for as long as the configuration says. An error that matches [ErrUndrained] tells that there were some
+// in the end. l is closed then.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	l = netutil.LimitListener(l, s.cfg.MaxConnections)
+	h := &http.Server{
+		Handler: s, TLSConfig: s.secure, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ReadHeaderTimeout: ioTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+	}
+	served := make(chan error, 1)
+	go func() {
+		if s.secure != nil {
+			served <- h.ServeTLS(l, "", "")
+		} else {
+			served <- h.Serve(l)
+		}
+	}()
+	var failed error
+	select {
+	case failed = <-served: // holders believe on all the same
+	case <-ctx.Done():
+	}
+	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Drain)
+	defer cancel()
+	left := s.Drain(draining)
+	if left != nil {
+		left = fmt.Errorf("%w: %w", ErrUndrained, left)
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer cancel()
+	if h.Shutdown(closing) != nil {
+		_ = h.Close() // of callers who send or read nothing
+	}
+	return errors.Join(failed, left)
+}
+
+// ErrUndrained tells that remote holders may still believe in what they hold: do not close the client.
+var ErrUndrained = errors.New("the server ended before the holds of its callers")
+
+// newTLS is nil where the server speaks plain HTTP.
+func newTLS(cfg config.Serve) (*tls.Config, error) {
+	if cfg.Certificate == "" {
+		return nil, nil
+	}
+	// The files are read again for each connection, so that a new certificate needs no restart.
+	if _, err := tls.LoadX509KeyPair(cfg.Certificate, cfg.Key); err != nil {
+		return nil, err
+	}
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(cfg.Certificate, cfg.Key)
+			return &pair, err
+		},
+	}
+	if cfg.ClientCA == "" {
+		return c, nil
+	}
+	text, err := os.ReadFile(cfg.ClientCA)
+	if err != nil {
+		return nil, err
+	}
+	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
+	if !c.ClientCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s: no certificate", cfg.ClientCA)
+	}
+	return c, nil
+}

@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/coordgo/coord/config"
+)
+
+// Options are what a Server has besides its configuration.
+type Options struct {
+	// Log gets a line for each request, and panics of handlers; nil is slog.Default.
+	Log *slog.Logger
+	// Meter is told of requests and holds; nil is nobody.
+	Meter metric.MeterProvider
+	// Metrics answers GET /metrics; nil: there is no such path.
+	Metrics http.Handler
+}
+
+// Server gives locks and limits to programs in other languages, by HTTP with JSON. Make it with [New]. It is a
+// handler for the paths of its openapi.json; [Server.Serve] also listens. It is safe for concurrent use.
+//
+// End it by [Server.Drain] before you close its client: Close gives holds back while remote holders still
+// believe in them.
+type Server struct {
+	client  *config.Client
+	cfg     config.Serve
+	log     *slog.Logger
+	meters  meters
+	callers callers
+	mux     *http.ServeMux
+	openapi []byte
+	secure  *tls.Config // nil: plain HTTP
+
+	pinging  sync.Mutex // guards what is known of the store
+	pinged   time.Time
+	pingErr  error
+	draining atomic.Bool
+	ending   context.Context // ends when draining begins
+	end      context.CancelFunc
+
+	mu       sync.Mutex
+	live     int // holds, and attempts at them
+	idle     chan struct{}
+	holds    map[string]*hold // by id, with those that have ended not long ago
+	attempts map[requestKey]*attempt
+	reserved map[string]*reservation
+}
+
+// callTime bounds the calls on the store that wait for nobody.
+const callTime = 10 * time.Second
+
+// New makes a Server on the client, as the section serve of its configuration says. Tokens are looked up within ctx.
+func New(ctx context.Context, client *config.Client, o Options) (*Server, error) {
+	cfg := client.Config()
+	s := &Server{
+		client: client, cfg: cfg.Serve.WithDefaults(), log: o.Log, mux: http.NewServeMux(), idle: make(chan struct{}),
+		holds: make(map[string]*hold), attempts: make(map[requestKey]*attempt), reserved: make(map[string]*reservation),
+	}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	var err error
+	if s.callers, err = newCallers(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if s.meters, err = newMeters(o.Meter); err != nil {
+		return nil, err
+	}
+	if s.secure, err = newTLS(s.cfg); err != nil {
+		return nil, err
+	}
+	s.ending, s.end = context.WithCancel(context.Background())
+	s.routes(o.Metrics)
+	return s, nil
+}
+
+// routes makes the paths.
+func (s *Server) routes(metrics http.Handler) {
+	all := operations()
+	for _, op := range all {
+		s.mux.HandleFunc("POST "+op.path, func(w http.ResponseWriter, r *http.Request) {
+			answer, err := op.serve(s, w, r)
+			if err != nil {
+				fail(w, err)
+				return
+			}
+			reply(w, http.StatusOK, answer)
+		})
+	}
+	s.openapi = describe(all)
+	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(s.openapi)
+	})
+	s.mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, struct{}{}) })
+	s.mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := s.ready(r.Context()); err != nil {
+			fail(w, err)
+			return
+		}
+		reply(w, http.StatusOK, struct{}{})
+	})
+	if metrics != nil {
+		s.mux.Handle("GET /metrics", metrics)
+	}
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fail(w, errNoPath) })
+}
+
+// Drain ends the Server without ending what remote holders may believe. It grants no new holds and renews none,
+// and returns when each hold was released or its time is over, or with an error when ctx ends. In that case do not
+// close the client: let the process end, and the holds end with their leases.
+func (s *Server) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	s.draining.Store(true)
+	s.changed()
+	s.mu.Unlock()
+	s.end()
+	select {
+	case <-s.idle:
+		return nil
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return fmt.Errorf("%d holds are left to their leases: %w", s.live, context.Cause(ctx))
+	}
+}
+
+// changed notices that nothing is held any more. It is called with s.mu locked.
+func (s *Server) changed() {
+	if s.draining.Load() && s.live == 0 {
+		select {
+		case <-s.idle:
+		default:
+			close(s.idle)
+		}
+	}
+}
+
+// untilDraining is a context that ends with ctx, and when the server begins to drain.
+func (s *Server) untilDraining(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ending, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// ready reports whether the store answers and new holds are granted. Everybody may ask: the store is asked once a
+// second, and strangers are told of a code alone.
+func (s *Server) ready(ctx context.Context) error {
+	if s.draining.Load() {
+		return errDraining
+	}
+	s.pinging.Lock()
+	defer s.pinging.Unlock()
+	if s.pinged.IsZero() || time.Since(s.pinged) >= time.Second {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime/2)
+		defer cancel()
+		err := s.client.Ping(ctx)
+		if s.pinged, s.pingErr = time.Now(), nil; err != nil {
+			s.log.Warn("the store does not answer", "error", err)
+			status, p := problemOf(err)
+			s.pingErr = &failure{status, p.Error.Code, "the store does not answer: the log says more"}
+		}
+	}
+	return s.pingErr
+}
+
+// newID is an id that nobody can guess.
+func (s *Server) newID() string {
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	return hex.EncodeToString(random[:])
+}
