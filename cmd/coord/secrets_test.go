@@ -166,7 +166,7 @@ func TestNoCommandShowsAPassword(t *testing.T) {
 	help, _, _ = strings.Cut(help, "Flags:\n")
 	commands := regexp.MustCompile(`(?m)^  ([a-z]+) `).FindAllStringSubmatch(help, -1)
 	for _, c := range commands {
-		if c[1] != "watch" && c[1] != "demo" && !slices.ContainsFunc(everyCommand, func(line string) bool { return strings.HasPrefix(line, c[1]) }) {
+		if !slices.Contains([]string{"watch", "serve", "demo"}, c[1]) && !slices.ContainsFunc(everyCommand, func(line string) bool { return strings.HasPrefix(line, c[1]) }) {
 			t.Errorf("coord %s is not tried", c[1])
 		}
 	}
@@ -205,7 +205,9 @@ func TestNoCommandShowsAPassword(t *testing.T) {
 					u.wantHidden("demo")
 				}
 				u.wantHidden(append(flags, "config", "show")...)
-				u.watchHidden()
+				u.goingOnHidden(2, "watch", "a", "--limit", "a=1/1s", "--json")
+				u.env = append(u.env, "COORD_SERVE_LISTEN=127.0.0.1:0")
+				u.goingOnHidden(1, "serve")
 				if r := u.wantHidden("lock", "b", "--", "true"); r.code != tc.status {
 					t.Errorf("coord lock: exit status %d, want %d: %s", r.code, tc.status, r.stderr)
 				}
@@ -230,15 +232,18 @@ func forbid(t *testing.T, addr, password string) {
 	}
 }
 
-// watchHidden watches until there is a first line of what was seen, or until the watch ends by itself.
-func (u *user) watchHidden() {
+// goingOnHidden runs a command that goes on until it has written so many lines, or has ended by itself.
+func (u *user) goingOnHidden(lines int, args ...string) {
 	u.t.Helper()
-	s := u.begin("watch", "a", "--limit", "a=1/1s", "--json")
-	said := <-s.lines + <-s.lines // nothing, if it has ended
+	s := u.begin(args...)
+	var said string
+	for range lines {
+		said += <-s.lines // nothing, if it has ended
+	}
 	s.signal(syscall.SIGTERM)
 	r := s.end()
 	if said += r.stdout + r.stderr; said == "" || strings.Contains(said, marked) {
-		u.t.Errorf("coord watch: exit status %d\n%s", r.code, said)
+		u.t.Errorf("coord %v: exit status %d\n%s", args, r.code, said)
 	}
 }
 

@@ -37,6 +37,7 @@ func Coord() Tool {
 		return []Group{
 			{"Run under a lock", []*cobra.Command{a.lock(stop), a.lead(stop), a.acquireLease(), a.releaseLease()}},
 			{"Limit a rate", []*cobra.Command{a.limit(stop)}},
+			{"Serve other languages", []*cobra.Command{a.serve()}},
 			{"See and break", []*cobra.Command{a.status(), a.watch(), a.breakLock()}},
 			{"Choose and check a store", []*cobra.Command{a.demo(), a.demoWorker(), a.stores(), a.schema(), a.doctor(), a.config()}},
 		}

@@ -1,0 +1,180 @@
+package main_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// serving is a coord serve that was started as a process.
+type serving struct {
+	*running
+	url string
+}
+
+// serve starts coord serve on the user's store, at a port of its own.
+func (u *user) serve(section string) *serving {
+	u.t.Helper()
+	u.env = append(u.env, "COORD_SERVE_LISTEN=127.0.0.1:0")
+	r := u.spawn(u.command("serve", "--config", u.write("coord.yaml", section)))
+	u.t.Cleanup(func() { _ = r.cmd.Process.Kill(); _ = r.cmd.Wait() })
+	addr, ok := strings.CutPrefix(r.line(), "listening on ")
+	if !ok {
+		u.t.Fatalf("its first line does not say where it listens; stderr: %s", r.stderr)
+	}
+	return &serving{r, "http://" + addr}
+}
+
+// post makes a request.
+func (s *serving) post(path, body string) (status int, answer map[string]any) {
+	s.t.Helper()
+	got, err := http.Post(s.url+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		s.t.Fatalf("%v; stderr: %s", err, s.stderr)
+	}
+	defer got.Body.Close()
+	if err := json.NewDecoder(got.Body).Decode(&answer); err != nil {
+		s.t.Fatal(err)
+	}
+	return got.StatusCode, answer
+}
+
+func (s *serving) signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// draining waits until the server grants nothing more.
+func (s *serving) draining() {
+	s.t.Helper()
+	for {
+		got, err := http.Get(s.url + "/readyz")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		got.Body.Close()
+		if got.StatusCode == http.StatusServiceUnavailable {
+			return
+		}
+	}
+}
+
+// After TERM a remote holder is heard until it has released.
+func TestServeDrains(t *testing.T) {
+	s := newUser(t, "file://"+t.TempDir()).serve("")
+	status, held := s.post("/v1/locks/acquire", `{"key":"job","ttl_ms":60000}`)
+	if status != http.StatusOK {
+		t.Fatalf("acquire: %d %v", status, held)
+	}
+	id := `{"id":"` + held["id"].(string) + `"}`
+	s.signal(syscall.SIGTERM)
+	s.draining()
+	if status, renewed := s.post("/v1/locks/renew", id); status != http.StatusOK || renewed["draining"] != true {
+		t.Errorf("renew: %d %v", status, renewed)
+	}
+	if status, released := s.post("/v1/locks/release", id); status != http.StatusOK {
+		t.Errorf("release: %d %v", status, released)
+	}
+	if code := exitCode(t, s.cmd.Wait()); code != 0 {
+		t.Errorf("exit status %d; stderr: %s", code, s.stderr)
+	}
+}
+
+// A second signal ends the server at once, and the hold stays taken until its lease ends.
+func TestServeLeavesLeases(t *testing.T) {
+	u := newUser(t, "file://"+t.TempDir())
+	s := u.serve("")
+	if status, held := s.post("/v1/locks/acquire", `{"key":"job","ttl_ms":3600000}`); status != http.StatusOK {
+		t.Fatalf("acquire: %d %v", status, held)
+	}
+	s.signal(syscall.SIGTERM)
+	s.draining()
+	s.signal(syscall.SIGTERM)
+	if code := exitCode(t, s.cmd.Wait()); code != 0 || !strings.Contains(s.stderr.String(), "the server ended before the holds of its callers") {
+		t.Errorf("exit status %d; stderr: %s", code, s.stderr)
+	}
+	if r := u.run("lock", "job", "--no-wait", "--", "true"); r.code != 75 {
+		t.Errorf("the lock after the server's end: %+v", r)
+	}
+}
+
+// A configuration that cannot be served is refused.
+func TestServeRefuses(t *testing.T) {
+	u := newUser(t, "memory://")
+	for section, code := range map[string]int{
+		"serve: {listen: '0.0.0.0:0'}": 78,
+		`serve: {callers: [{name: a, token: "${NOT_THERE}", allow: [{rights: [read]}]}]}`:                   78,
+		"serve: {listen: '127.0.0.1:0', tls: {certificate: /nowhere, key: /nowhere}}":                       78,
+		"serve: {listen: 'unix:/nowhere/at/all'}":                                                           69,
+		`serve: {listen: 'unix:/nowhere', callers: [{name: a, token: b, allow: [{rights: [everything]}]}]}`: 78,
+	} {
+		if r := u.run("serve", "--config", u.write("coord.yaml", section)); r.code != code || strings.Count(r.stderr, "\n") != 1 {
+			t.Errorf("%s: %+v, want %d and one line", section, r, code)
+		}
+	}
+}
+
+var (
+	runBlock = regexp.MustCompile("(?s)<!-- run -->\n\n```console\n(.*?)```")
+	pageYAML = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+)
+
+// varies are what differs from run to run on the page.
+var varies = []struct {
+	pattern *regexp.Regexp
+	shown   string
+}{
+	{regexp.MustCompile(`"id":"[0-9a-f]{32}"`), `"id":"ID"`},
+	{regexp.MustCompile(`"id":"[^"]*/[^"]*"`), `"id":"STORE"`},
+	{regexp.MustCompile(`"token":"[0-9]+"`), `"token":"N"`},
+	{regexp.MustCompile(`"since":"[^"]+"`), `"since":"TIME"`},
+	{regexp.MustCompile(`"message":"coord:.*?",`), `"message":"TEXT",`},
+	{regexp.MustCompile(`"(remaining_ms|reset_after_ms|left_ms|pid)":[0-9]+`), `"$1":N`},
+	{regexp.MustCompile(`"remaining":1[0-9]{4}`), `"remaining":N`},
+}
+
+// What the page for other languages shows is what happens.
+func TestServePage(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("unsupported: there is no curl here")
+	}
+	page, err := os.ReadFile("../../docs/serve.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := runBlock.FindAllStringSubmatch(string(page), -1)
+	if len(blocks) < 3 {
+		t.Fatalf("%d blocks to run on the page", len(blocks))
+	}
+	u := newUser(t, "memory://")
+	s := u.serve(pageYAML.FindStringSubmatch(string(page))[1])
+	held := regexp.MustCompile(`"id":"([0-9a-f]{32})"`)
+	for _, block := range blocks {
+		lines, id := strings.Split(strings.TrimSpace(block[1]), "\n"), ""
+		for i := 0; i+1 < len(lines); i += 2 {
+			cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.TrimPrefix(lines[i], "$ "))
+			cmd.Env = append(u.env, "COORD="+s.url, "ID="+id)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", lines[i], err, out)
+			}
+			if m := held.FindSubmatch(out); m != nil {
+				id = string(m[1])
+			}
+			got := strings.TrimSpace(string(out))
+			for _, v := range varies {
+				got = v.pattern.ReplaceAllString(got, v.shown)
+			}
+			if got != lines[i+1] {
+				t.Errorf("%s\n got: %s\nwant: %s", lines[i], got, lines[i+1])
+			}
+		}
+	}
+}
