@@ -75,6 +75,15 @@ type plan struct {
 }
 
 func (s *Server) acquire(ctx context.Context, c *caller, q *acquireRequest) (*holdAnswer, error) {
+	h, err := s.acquired(ctx, c, q)
+	if err != nil {
+		return nil, err
+	}
+	return h.promise()
+}
+
+// acquired is the hold of a request.
+func (s *Server) acquired(ctx context.Context, c *caller, q *acquireRequest) (*hold, error) {
 	p, err := s.plan(c, q)
 	if err != nil {
 		return nil, err
@@ -94,10 +103,7 @@ func (s *Server) acquire(ctx context.Context, c *caller, q *acquireRequest) (*ho
 	if gone := s.leave(ctx, a, request); gone != nil {
 		return nil, gone
 	}
-	if a.err != nil {
-		return nil, a.err
-	}
-	return a.hold.promise()
+	return a.hold, a.err
 }
 
 // plan checks a request.

@@ -14,6 +14,7 @@
 //   - server.go: Server, its paths and its end. run.go: listening and draining.
 //   - handle.go: from a request to an operation and back. callers.go: who may do what. errors.go: errors.
 //   - acquire.go, holds.go: locks of remote holders. locks.go: what an operator sees and breaks.
+//   - stream.go: what lasts as long as its connection.
 //   - limits.go, reserve.go: limits.
 //   - openapi.go: the description, made of the operations. metrics.go: what is measured.
 package server

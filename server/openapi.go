@@ -27,6 +27,21 @@ func describe(all []operation) []byte {
 			},
 		}}
 	}
+	paths["/v1/locks/hold"] = object{"post": object{
+		"operationId": "locks_hold",
+		"summary":     "Hold keys for as long as the connection lasts: one event held, and error when the hold ends",
+		"requestBody": object{"required": true, "content": jsonOf(d.schema(reflect.TypeFor[acquireRequest]()))},
+		"responses":   object{"200": eventsOf(d.schema(reflect.TypeFor[streamAnswer]())), "default": failed},
+	}}
+	parameter := func(name string, required bool) object {
+		return object{"name": name, "in": "query", "required": required, "schema": object{"type": "string"}}
+	}
+	paths["/v1/locks/watch"] = object{"get": object{
+		"operationId": "locks_watch",
+		"summary":     "Watch who holds a key: an event holders now and after each change, and error while the store does not answer",
+		"parameters":  []object{parameter("key", true), parameter("mode", false)},
+		"responses":   object{"200": eventsOf(d.schema(reflect.TypeFor[holdersAnswer]())), "default": failed},
+	}}
 	text, err := json.MarshalIndent(object{
 		"openapi":    "3.1.0",
 		"info":       object{"title": "coord serve", "version": "1", "description": "Locks and limits; see docs/serve.md"},
@@ -42,6 +57,11 @@ func describe(all []operation) []byte {
 
 func jsonOf(schema object) object {
 	return object{"application/json": object{"schema": schema}}
+}
+
+// eventsOf are server-sent events whose data is as the schema says.
+func eventsOf(schema object) object {
+	return object{"description": "Server-sent events", "content": object{"text/event-stream": object{"schema": schema}}}
 }
 
 // describer makes schemas of types.

@@ -24,6 +24,8 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	var lc net.ListenConfig
 	path, isUnix := strings.CutPrefix(s.cfg.Listen, "unix:")
 	if !isUnix {
+		lc.Control = bounded
+		lc.SetMultipathTCP(false) // it has no such option
 		return lc.Listen(ctx, "tcp", s.cfg.Listen)
 	}
 	// A socket that refuses was left by a process that was killed. One that is busy is somebody's.

@@ -98,6 +98,8 @@ func (s *Server) routes(metrics http.Handler) {
 			reply(w, http.StatusOK, answer)
 		})
 	}
+	s.mux.HandleFunc("POST /v1/locks/hold", s.hold)
+	s.mux.HandleFunc("GET /v1/locks/watch", s.watch)
 	s.openapi = describe(all)
 	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
