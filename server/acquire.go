@@ -224,7 +224,7 @@ func (s *Server) leave(ctx context.Context, a *attempt, request requestKey) erro
 	if !finished && a.waiting == 0 {
 		a.cancel()
 		if s.attempts[request] == a {
-			delete(s.attempts, request) // who repeats the request begins anew
+			delete(s.attempts, request) // who repeats the request begins again
 		}
 	}
 	s.mu.Unlock()

@@ -158,9 +158,9 @@ func (m *Manager) tidyUp(t *Tenure, cleanUp func(*hold)) {
 	t.TellLoss()
 }
 
-// apart runs fn, which may call an observer of t, for a goroutine that serves other holds too. An observer that is slow, or
+// isolate runs fn, which may call an observer of t, for a goroutine that serves other holds too. An observer that is slow, or
 // ends its goroutine, costs its own hold alone.
-func (m *Manager) apart(t *Tenure, fn func()) {
+func (m *Manager) isolate(t *Tenure, fn func()) {
 	if t.trace == nil {
 		fn()
 		return

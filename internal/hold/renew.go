@@ -80,7 +80,7 @@ func (m *Manager) serve(now clock.Instant, due []*hold) (further []*hold, rest f
 			e.cancel()
 		}
 		for _, e := range lost {
-			m.apart(e.t, func() { m.tidyUp(e.t, m.cleanUp) })
+			m.isolate(e.t, func() { m.tidyUp(e.t, m.cleanUp) })
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (m *Manager) renewPart(holds []*hold) {
 		if i < len(answers) {
 			r = answers[i]
 		}
-		m.apart(h.current(), func() { m.renewed(h, granted{r.Grant, sent}, r.Err) })
+		m.isolate(h.current(), func() { m.renewed(h, granted{r.Grant, sent}, r.Err) })
 	}
 }
 
@@ -147,7 +147,7 @@ func (m *Manager) renewOne(h *hold) {
 	ctx := driver.NewBound(context.Background(), span/3)
 	defer ctx.Stop()
 	g, err := m.renew(ctx, h, r)
-	m.apart(h.current(), func() { m.renewed(h, g, err) })
+	m.isolate(h.current(), func() { m.renewed(h, g, err) })
 }
 
 // renew makes the request r for h. renewed takes in the answer.
