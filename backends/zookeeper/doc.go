@@ -35,8 +35,8 @@
 // delete. One that is not free costs a listing more, and a watch of the node before; being woken, a notification and a
 // listing. Four times in each TTL a waiter asks, in a transaction that changes nothing, whether its user may still see
 // the queue and leave it. One transaction checks all holds of a client at every renewal. A limit is one setData of its
-// child, guarded by the version that was seen last; one that a client has not met before is read before, by one request
-// if it is new and else by two.
+// child, guarded by the version that was seen last; one that a client has not met before is made by one request,
+// or read before by one if it is new and else by two, as the one that it met last was new or not.
 //
 // A shared hold is a listing of the guard's children and a transaction, with a sync before in an ensemble. The
 // transaction makes the node and writes to the guard, at the version that came with the listing; where another client

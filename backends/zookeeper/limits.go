@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -106,6 +107,7 @@ type cell = optimistic.Cell[incarnation]
 
 // incarnation is the node that has the state of a limit, as last seen.
 type incarnation struct {
+	asked   bool   // a request of this client has looked for it or made it
 	path    string // as last seen; "" if there was none
 	version int32
 	until   int64 // of the record
@@ -130,8 +132,14 @@ func (s nodeStore) Look(c *cell, l driver.Limit, now int64) {
 	}
 }
 
-// Trust reads a limit first that this client does not know, that others decide on too, or that was not there.
-func (s nodeStore) Trust(c *cell) bool { return c.Known && c.Version.path != "" && !c.Contended }
+// Trust reads a limit first that others decide on too, and one that was not there. A limit that this client meets for
+// the first time is made at once if the one that it met before was new.
+func (s nodeStore) Trust(c *cell) bool {
+	if !c.Version.asked {
+		return s.b.lastWasNew.Load()
+	}
+	return c.Known && c.Version.path != "" && !c.Contended
+}
 
 // Load implements optimistic.Store. A follower may show what is old: if that matters, it is made to catch up.
 func (s nodeStore) Load(ctx context.Context, cells []*cell, latest bool) error {
@@ -147,8 +155,12 @@ func (s nodeStore) Load(ctx context.Context, cells []*cell, latest bool) error {
 			}
 			return s.b.look(dir, last)
 		}, nil)
+		first := !c.Version.asked
 		if err := saw(c, a, err); err != nil {
 			return err
+		}
+		if first {
+			s.b.lastWasNew.Store(c.Version.path == "")
 		}
 		c.Fresh = latest || alone
 		catchUp = false // with what others have, too
@@ -159,7 +171,7 @@ func (s nodeStore) Load(ctx context.Context, cells []*cell, latest bool) error {
 // saw takes in what a server said of a limit.
 func saw(c *cell, a answer, err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
-		c.Saw(incarnation{}, limits.State{})
+		c.Saw(incarnation{asked: true}, limits.State{})
 		return nil
 	}
 	if err != nil {
@@ -169,7 +181,7 @@ func saw(c *cell, a answer, err error) error {
 	if err != nil {
 		return fmt.Errorf("node %s: %w", a.node, err)
 	}
-	c.Saw(incarnation{path: a.node, version: a.stat.Version, until: until}, state)
+	c.Saw(incarnation{asked: true, path: a.node, version: a.stat.Version, until: until}, state)
 	return nil
 }
 
@@ -179,10 +191,17 @@ func (s nodeStore) Swap(ctx context.Context, cells []*cell, now int64) (swapped 
 	var dirs []string                       // of limits to be made
 	next := make([]incarnation, len(cells)) // what becomes of each cell
 	places := make([]int, len(cells))       // where in ops
+	guessed := slices.ContainsFunc(cells, func(c *cell) bool { return !c.Version.asked })
+	for _, c := range cells {
+		c.Version.asked = true
+	}
 	for i, c := range cells {
 		n := &next[i]
 		*n, places[i] = c.Version, len(ops)
 		if !c.Changed {
+			if !c.Known {
+				return false, nil // no write would show that it is new
+			}
 			if n.path != "" {
 				ops = append(ops, &zk.CheckVersionRequest{Path: n.path, Version: n.version})
 			}
@@ -204,8 +223,11 @@ func (s nodeStore) Swap(ctx context.Context, cells []*cell, now int64) (swapped 
 	}
 	sent := time.Now()
 	done, err := call(ctx, s.b, func() ([]zk.MultiResponse, error) { return s.b.write(ops, dirs) }, nil)
+	if guessed && (err == nil || isConflict(err)) {
+		s.b.lastWasNew.Store(err == nil)
+	}
 	switch {
-	case isConflict(err):
+	case isConflict(err), guessed && errors.Is(err, zk.ErrNoAuth): // the limit may be there, to be written to
 		return false, nil
 	case err != nil:
 		return false, err

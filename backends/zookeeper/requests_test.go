@@ -132,8 +132,8 @@ func TestRequests(t *testing.T) {
 	expect("under a ctx that has ended")
 }
 
-// A limit that a client meets for the first time is read first; after that a decision is one request, whatever the
-// algorithm.
+// A limit that a client meets for the first time is made at once if the one before was new, and else read first; after
+// that a decision is one request, whatever the algorithm.
 func TestRequestsOfColdLimits(t *testing.T) {
 	t.Parallel()
 	p, b := openTapped(t)
@@ -152,7 +152,7 @@ func TestRequestsOfColdLimits(t *testing.T) {
 		dirs[path.Dir(b.limitPath(key, l))] = true
 		take(b, key)
 	}
-	if got, want := len(p.take()), 2*keys+2*len(dirs); got != want {
+	if got, want := len(p.take()), 1+keys+2*len(dirs); got != want {
 		t.Errorf("%d requests for %d new limits in %d new directories, want %d", got, keys, len(dirs), want)
 	}
 	for i := range keys {
@@ -168,6 +168,19 @@ func TestRequestsOfColdLimits(t *testing.T) {
 	}
 	if got, want := len(p.take()), 3*keys; got != want {
 		t.Errorf("%d requests for %d limits of another client, want %d: two looks and a write for each", got, keys, want)
+	}
+	take(other, "new")
+	p.take()
+	for i := range keys {
+		take(b, fmt.Sprint("n", i))
+	}
+	take(other, "newer")
+	p.take()
+	for i := range keys {
+		take(other, fmt.Sprint("n", i))
+	}
+	if got, want := len(p.take()), 3*keys+1; got != want {
+		t.Errorf("%d requests for %d limits of another client after a new one, want %d: one for the wrong guess", got, keys, want)
 	}
 	must[driver.TakenOne](t)(connect(t, urlWith(t, p.addr(), calmSession)).TakeOne(t.Context(), "k0", l, driver.Ask{}))
 	if got := p.take(); got[len(got)-1] != opGet {

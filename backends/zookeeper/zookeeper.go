@@ -111,6 +111,7 @@ type backend struct {
 	turns   *optimistic.Table[struct{}] // of takes of shared keys, which remembers nothing
 
 	alone      atomic.Bool // the server is no part of an ensemble
+	lastWasNew atomic.Bool // the limit that was met for the first time last
 	collecting atomic.Bool // limits and guards
 	sweeping   atomic.Bool // parents
 
