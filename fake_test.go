@@ -55,8 +55,8 @@ const (
 	unlockBound   = 2 * time.Second        // of one Unlock
 	unlockTry     = 500 * time.Millisecond // of one call of it
 	pollPause     = 40 * time.Millisecond  // between two polls, at most
-	handOffWindow = 50 * time.Millisecond  // after the store's grant
-	maxHandOffs   = 1<<hold.SeqBits - 1    // of one hold
+	handOverWindow = 50 * time.Millisecond  // after the store's grant
+	maxHandOvers   = 1<<hold.SeqBits - 1    // of one hold
 )
 
 func newFake() *fakeStore {

@@ -111,8 +111,8 @@ func TestHandOverConditions(t *testing.T) {
 		want           bool
 	}{
 		"plain":                      {want: true},
-		"within the window":          {held: handOffWindow - 1, want: true},
-		"after the window":           {held: handOffWindow},
+		"within the window":          {held: handOverWindow - 1, want: true},
+		"after the window":           {held: handOverWindow},
 		"same TTL, said again":       {waiter: []LockOption{TTL(DefaultTTL)}, want: true},
 		"shorter TTL":                {waiter: []LockOption{TTL(10 * time.Second)}},
 		"longer TTL":                 {waiter: []LockOption{TTL(time.Minute)}},
@@ -131,7 +131,7 @@ func TestHandOverConditions(t *testing.T) {
 		"with a floor for tokens":    {client: []Option{WithTokenFloor(5000)}, want: true},
 		"with a prefix":              {client: []Option{WithPrefix("p/")}, want: true},
 		"with an observer":           {client: []Option{WithObserver(new(eventLog).locks())}, want: true},
-		"after the window, observed": {client: []Option{WithObserver(new(eventLog).locks())}, held: handOffWindow},
+		"after the window, observed": {client: []Option{WithObserver(new(eventLog).locks())}, held: handOverWindow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -160,8 +160,8 @@ func TestHandOverConditions(t *testing.T) {
 	}
 }
 
-// The hand-off window counts from the store's grant, not from the last hand-over.
-func TestHandOffWindowIsBounded(t *testing.T) {
+// The hand-over window counts from the store's grant, not from the last hand-over.
+func TestHandOverWindowIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		c := newTestClient(t, f)
@@ -175,7 +175,7 @@ func TestHandOffWindowIsBounded(t *testing.T) {
 					if granted[v].IsZero() {
 						granted[v] = time.Now()
 					}
-					if d := time.Since(granted[v]); d > handOffWindow {
+					if d := time.Since(granted[v]); d > handOverWindow {
 						t.Errorf("handed over %v after the grant", d)
 					}
 					time.Sleep(3 * time.Millisecond)
@@ -185,7 +185,7 @@ func TestHandOffWindowIsBounded(t *testing.T) {
 		}
 		wg.Wait()
 		if n := f.count("trylock"); n != len(granted) || n < 10 || n > 15 {
-			t.Errorf("%d attempts, %d grants for 200 holds of 3ms: want one per %v", n, len(granted), handOffWindow)
+			t.Errorf("%d attempts, %d grants for 200 holds of 3ms: want one per %v", n, len(granted), handOverWindow)
 		}
 	})
 }
@@ -196,11 +196,11 @@ func TestHandOversAreCounted(t *testing.T) {
 		c := newTestClient(t, newFake())
 		var last Token
 		l := must[*Lock](t)(c.Lock(t.Context(), "k"))
-		for i := range maxHandOffs + 1 {
+		for i := range maxHandOvers + 1 {
 			waiter := waitFor(t.Context(), c)
 			unlock(t, l)
 			next := (<-waiter).lock(t)
-			if want := i < maxHandOffs; handedFrom(l, next) != want {
+			if want := i < maxHandOvers; handedFrom(l, next) != want {
 				t.Fatalf("hand-over %d: %v", i+1, !want)
 			}
 			if next.Token() <= l.Token() {

@@ -101,7 +101,7 @@ func turns(e *env) {
 }
 
 // fairBeforeLocal has a goroutine of the holder's client come after a fair waiter, in every way in
-// which a hand-off inside the client must leave the key to that waiter.
+// which a hand-over inside the client must leave the key to that waiter.
 func fairBeforeLocal(e *env) {
 	const turn = 50 * time.Millisecond
 	options := func(fair bool) []coord.LockOption {

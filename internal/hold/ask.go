@@ -106,7 +106,7 @@ func (a *Attempt) nextPause(d time.Duration, err error) time.Duration {
 	return min(d*3/2, most)
 }
 
-// yield pauses a leader whose client has used up its hand-off window, so that another client
+// yield pauses a leader whose client has used up its hand-over window, so that another client
 // which polls finds the key free. A store with a queue of its own sees to that itself.
 func (a *Attempt) yield(ctx context.Context) error {
 	if !a.yields || a.m.store.Queuer != nil {

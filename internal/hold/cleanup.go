@@ -12,6 +12,7 @@ import (
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/clock"
 	"github.com/coordgo/coord/internal/partition"
+	"github.com/coordgo/coord/observe"
 )
 
 // janitor removes from the store what nobody holds: the lease that a call with
@@ -36,6 +37,32 @@ type janitor struct {
 // unlocker is what the janitor needs of a store.
 type unlocker interface {
 	Unlock(ctx context.Context, key, id string) error
+}
+
+// cleanUp has the janitor remove the hold from the store: now, or when MinHold
+// is over, or when a hold that the wall clock has ended is over by the monotonic clock too. Somebody outside this
+// process, who has no Done, may have been told of its deadline, and a wall clock can be set.
+func (m *Manager) cleanUp(h *hold) {
+	m.mu.Lock()
+	end := h.deadline.Load().Add(margin(h.ttl)).Mono // of the lease
+	var over time.Duration
+	if t := h.tenure; t.loss == observe.LossExpired || t.loss == observe.LossMaxHold {
+		over = t.lastEnd.Mono
+	}
+	m.mu.Unlock()
+	t := &task{key: h.by.spec.Key, id: h.by.id, until: max(end, h.by.unknownUntil.Mono), known: true, unknown: h.by.unknown, passOn: h.by.spec.PassOn}
+	t.next = max(m.clock.Mono(), over)
+	if d := h.minHoldLeft(); d > 0 {
+		t.next, t.held = max(t.next, m.clock.Mono()+d), true
+	}
+	m.janitor.put(t)
+}
+
+// cleanUpUnknown removes leases that calls of this id may have created whose outcome was never known.
+func (m *Manager) cleanUpUnknown(h *hold) {
+	if t := h.by.leftBehind(); t != nil && t.until > m.clock.Now().Mono {
+		m.janitor.put(t)
+	}
 }
 
 // partTasks is what there is to do on one part of the store. It has workers of its own, so

@@ -17,7 +17,7 @@ type key struct {
 	tries       int      // attempts in the queue that do not
 	alone       int      // attempts that ask by themselves
 	waiting     int      // attempts that are known to wait, here or at the store
-	yields      bool     // the hand-off window was used up: the next leader lets other clients go first
+	yields      bool     // the hand-over window was used up: the next leader lets other clients go first
 
 	refusal   refusal       // who was in the way when the store said so last
 	refusedAt time.Duration // when the store last refused a leader, on the monotonic clock

@@ -21,15 +21,15 @@ type hold struct {
 	placeLeft <-chan struct{} // closed once the place at the head of the queue was given back; nil if there was none
 	grantedAt time.Duration   // when the grant had arrived, on the monotonic clock: not before the store made it
 
-	deadline clock.Atomic // until when the lease is certain; only moves on
-	state    state
-	lost     bool // released: there is nothing to hand off any more
-	handOffs int
-	ttl      time.Duration
-	share    driver.Share // it only shrinks
-	renewAt  clock.Instant
-	renewing bool
-	tenure   *Tenure // the one that has it, or the last that had
+	deadline  clock.Atomic // until when the lease is certain; only moves on
+	state     state
+	lost      bool // released: there is nothing to hand over any more
+	handOvers int
+	ttl       time.Duration
+	share     driver.Share // it only shrinks
+	renewAt   clock.Instant
+	renewing  bool
+	tenure    *Tenure // the one that has it, or the last that had
 
 	alarm // when the scheduler looks again
 }

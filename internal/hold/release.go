@@ -7,7 +7,6 @@ import (
 
 	"github.com/coordgo/coord/driver"
 	"github.com/coordgo/coord/internal/errs"
-	"github.com/coordgo/coord/observe"
 )
 
 // Release gives the tenure up: it hands the hold to the next attempt of this client, or gives it back to the store,
@@ -31,7 +30,7 @@ func (t *Tenure) Release(ctx context.Context) error {
 		e := h.finish(ErrReleased, notLost)
 		h.state = released
 		m.mu.Unlock()
-		m.handOff(ctx, e, now)
+		m.handOver(ctx, e, now)
 		return nil
 	}
 	e := h.end(t, ErrReleased, notLost)
@@ -119,29 +118,3 @@ func (h *hold) minHoldLeft() time.Duration {
 // lingers reports whether the key must not be freed now, and the store cannot
 // do it later by itself. The lease covers MinHold.
 func (m *Manager) lingers(h *hold) bool { return !m.store.Delayed && h.minHoldLeft() > 0 }
-
-// cleanUp has the janitor remove the hold from the store: now, or when MinHold
-// is over, or when a hold that the wall clock has ended is over by the monotonic clock too. Somebody outside this
-// process, who has no Done, may have been told of its deadline, and a wall clock can be set.
-func (m *Manager) cleanUp(h *hold) {
-	m.mu.Lock()
-	end := h.deadline.Load().Add(margin(h.ttl)).Mono // of the lease
-	var over time.Duration
-	if t := h.tenure; t.loss == observe.LossExpired || t.loss == observe.LossMaxHold {
-		over = t.lastEnd.Mono
-	}
-	m.mu.Unlock()
-	t := &task{key: h.by.spec.Key, id: h.by.id, until: max(end, h.by.unknownUntil.Mono), known: true, unknown: h.by.unknown, passOn: h.by.spec.PassOn}
-	t.next = max(m.clock.Mono(), over)
-	if d := h.minHoldLeft(); d > 0 {
-		t.next, t.held = max(t.next, m.clock.Mono()+d), true
-	}
-	m.janitor.put(t)
-}
-
-// cleanUpUnknown removes leases that calls of this id may have created whose outcome was never known.
-func (m *Manager) cleanUpUnknown(h *hold) {
-	if t := h.by.leftBehind(); t != nil && t.until > m.clock.Now().Mono {
-		m.janitor.put(t)
-	}
-}

@@ -62,7 +62,7 @@ func (m *Manager) serve(now clock.Instant, due []*hold) (further []*hold, rest f
 		case h.state == held && cause != nil:
 			lost = append(lost, h.end(nil, cause, lossOf(cause)))
 			continue
-		case h.deadline.Load().Reached(now): // released, and nothing to hand off, whatever a late renewal says
+		case h.deadline.Load().Reached(now): // released, and nothing to hand over, whatever a late renewal says
 			h.lost = true
 			continue
 		case h.renews() && h.renewAt.Until(now) <= h.slack:

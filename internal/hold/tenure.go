@@ -10,13 +10,13 @@ import (
 	"github.com/coordgo/coord/observe"
 )
 
-// Tenure is one holder's time with a hold. A hold that is handed off inside the client has one tenure after the other, each
+// Tenure is one holder's time with a hold. A hold that is handed over inside the client has one tenure after the other, each
 // with the next token; an earlier one never speaks for a later. Its methods are safe for concurrent use.
 type Tenure struct {
 	h       *hold
 	by      *acquisition // of its holder
 	token   driver.Token
-	granted clock.Instant // when the grant, or the hand-off, had arrived
+	granted clock.Instant // when the grant, or the hand-over, had arrived
 	endBy   clock.Instant // MaxHold; zero: none
 	events
 

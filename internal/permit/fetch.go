@@ -94,7 +94,7 @@ func (a *advance) leave(p *prefetched, b *block, now clock.Instant) {
 func (a *advance) giveBack(ctx context.Context, back []leftover) {
 	partition.ForEach(&a.Store.Parts, back, func(l leftover) string { return l.p.key.key }, func(l leftover) {
 		returned := 0
-		if a.refunds.persist(ctx, l.p.key, l.b.id, l.b.left) {
+		if a.refunds.keepTrying(ctx, l.p.key, l.b.id, l.b.left) {
 			returned = l.b.left
 		}
 		a.mu.Lock()

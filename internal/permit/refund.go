@@ -31,7 +31,7 @@ func (r *refunds) start(k limitKey, id string, n int, then func()) (over <-chan 
 	return r.run(func(ctx context.Context) {
 		defer then()
 		if r.cfg.Store.Refunds {
-			r.persist(ctx, k, id, n)
+			r.keepTrying(ctx, k, id, n)
 		}
 	})
 }
@@ -57,8 +57,8 @@ func (r *refunds) run(fn func(context.Context)) (over <-chan struct{}) {
 	return done
 }
 
-// persist gives back, and tries again until ctx ends. What it does not give back counts as spent.
-func (r *refunds) persist(ctx context.Context, k limitKey, id string, n int) (done bool) {
+// keepTrying gives back, and tries again until ctx ends. What it does not give back counts as spent.
+func (r *refunds) keepTrying(ctx context.Context, k limitKey, id string, n int) (done bool) {
 	for pause := minPause; ctx.Err() == nil; pause *= 2 {
 		if r.try(ctx, k, id, n) == nil {
 			return true

@@ -42,9 +42,9 @@ var patches = []patch{
 	{"a hold is renewed at its half", locks, holdDir + "attempt.go", "renewAt: g.since(m.clock).Add(g.TTL / 3)", "renewAt: g.since(m.clock).Add(g.TTL / 2)"},
 	{"a hold is renewed again at its half", locks, holdDir + "renew.go", "min(g.TTL, h.by.spec.Lease) / 3)", "min(g.TTL, h.by.spec.Lease) / 2)"},
 	{"a hold is renewed as often as can be", locks, holdDir + "renew.go", "min(g.TTL, h.by.spec.Lease) / 3)", "min(g.TTL, h.by.spec.Lease) / 30)"},
-	{"a token is handed over", locks, holdDir + "handoff.go", "m.floor, h.handOffs)", "m.floor, 0)"},
-	{"a hold is handed over for ever", locks, holdDir + "handoff.go", "const handOffWindow = 50 * time.Millisecond", "const handOffWindow = time.Minute"},
-	{"a hold that is handed over goes back, too", locks, holdDir + "handoff.go", "\tm.give(h, a)\n", "\tm.give(h, a)\n\tdefer func() { _ = m.unlockStore(ctx, h) }()\n"},
+	{"a token is handed over", locks, holdDir + "handover.go", "m.floor, h.handOvers)", "m.floor, 0)"},
+	{"a hold is handed over for ever", locks, holdDir + "handover.go", "const handOverWindow = 50 * time.Millisecond", "const handOverWindow = time.Minute"},
+	{"a hold that is handed over goes back, too", locks, holdDir + "handover.go", "\tm.give(h, a)\n", "\tm.give(h, a)\n\tdefer func() { _ = m.unlockStore(ctx, h) }()\n"},
 	{"MinHold is not kept", locks, holdDir + "release.go", "max(h.grantedAt+h.by.spec.MinHold-h.m.clock.Mono(), 0)", "0"},
 	// What is left behind.
 	{"a lock that was given back stays", locks, "lock.go", "err = l.h.t.Release(ctx)", "err = nil"},

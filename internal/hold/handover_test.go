@@ -16,7 +16,7 @@ import (
 	"github.com/coordgo/coord/observe"
 )
 
-// A loss that was on its way to a tenure when that was handed off is no loss of the next.
+// A loss that was on its way to a tenure when that was handed over is no loss of the next.
 func TestLossOfAnEarlierTenure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, &fakeStore{})
@@ -44,7 +44,7 @@ func holdUp(t *testing.T, tenure *Tenure) (ended <-chan struct{}, goOn func()) {
 	return is, goOn
 }
 
-// A loss that comes while a release is under way is found by the hand-off.
+// A loss that comes while a release is under way is found by the hand-over.
 func TestNothingIsHandedOffAfterALoss(t *testing.T) {
 	for name, lose := range map[string]func(m *Manager, h *hold){
 		"told by the store": func(m *Manager, h *hold) { m.LossPushed("k", h.by.id, errWire) },
@@ -74,7 +74,7 @@ func TestNothingIsHandedOffAfterALoss(t *testing.T) {
 				}
 				next := <-waiting
 				if next.h == first.h {
-					t.Error("a hold that was lost was handed off")
+					t.Error("a hold that was lost was handed over")
 				}
 				release(t, next)
 				time.Sleep(2 * taskGrace)
@@ -182,9 +182,9 @@ func TestLossOnTheWay(t *testing.T) {
 	}
 }
 
-// A hand-off that fails, as each does whose lease is very short, leaves no link between the two holds: on a key that is
+// A hand-over that fails, as each does whose lease is very short, leaves no link between the two holds: on a key that is
 // always contended they would be a chain without end.
-func TestFailedHandOffKeepsNothing(t *testing.T) {
+func TestFailedHandOverKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, &fakeStore{})
 		short := Spec{Name: "k", Key: "k", Lease: 12 * time.Millisecond, Owner: nobody{}}
@@ -196,7 +196,7 @@ func TestFailedHandOffKeepsNothing(t *testing.T) {
 		release(t, first)
 		next := <-waiting
 		if next.h == first.h {
-			t.Fatal("handed off: the test tests nothing")
+			t.Fatal("handed over: the test tests nothing")
 		}
 		first = nil
 		runtime.GC()
@@ -207,7 +207,7 @@ func TestFailedHandOffKeepsNothing(t *testing.T) {
 	})
 }
 
-// A process that was frozen in the middle of a hand-off gives the hold up.
+// A process that was frozen in the middle of a hand-over gives the hold up.
 func TestFrozenOnTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, &fakeStore{})
@@ -224,9 +224,9 @@ func TestFrozenOnTheWay(t *testing.T) {
 	})
 }
 
-// A hold whose MaxHold is over in the moment in which it is handed off is looked after all the same: it is renewed, and its
+// A hold whose MaxHold is over in the moment in which it is handed over is looked after all the same: it is renewed, and its
 // loss is seen.
-func TestHandOffCrossesMaxHold(t *testing.T) {
+func TestHandOverCrossesMaxHold(t *testing.T) {
 	for name, after := range map[string]func(t *testing.T, f *fakeStore, next *Tenure){
 		"renewed": func(t *testing.T, f *fakeStore, next *Tenure) {
 			time.Sleep(2 * testTTL)
@@ -263,7 +263,7 @@ func TestHandOffCrossesMaxHold(t *testing.T) {
 				}
 				next := <-waiting
 				if next.h != first.h {
-					t.Fatal("not handed off")
+					t.Fatal("not handed over")
 				}
 				after(t, f, next)
 				time.Sleep(2 * taskGrace)
@@ -286,7 +286,7 @@ func TestNoLookAfterTheEnd(t *testing.T) {
 }
 
 // A renewal that shows another hold's token is the loss of whoever has the hold then.
-func TestWrongTokenAfterHandOff(t *testing.T) {
+func TestWrongTokenAfterHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, &fakeStore{})
 		first := lock(t, m, 0, nil)

@@ -13,15 +13,15 @@ import (
 // store next to nothing. This is lock cohorting (Dice, Marathe and Shavit 2012).
 //
 // The store sees one hold all the while, and waiters of other processes see a long
-// one: so it is bounded by the hand-off window. Within it a fair waiter of another client may be
+// one: so it is bounded by the hand-over window. Within it a fair waiter of another client may be
 // overtaken, for this client does not know of it. One of this client is known, and
 // nobody is handed a hold ahead of it.
 
-// handOffWindow is how long after the store's grant a hold is still handed off. Then it goes
+// handOverWindow is how long after the store's grant a hold is still handed over. Then it goes
 // back, and other processes have a chance.
-const handOffWindow = 50 * time.Millisecond
+const handOverWindow = 50 * time.Millisecond
 
-// handsOff reports whether a hold that was asked for like this is handed off at all. A fair
+// handsOff reports whether a hold that was asked for like this is handed over at all. A fair
 // one is not: who comes next is for the store to say. A lease that nobody renews, or that
 // is to outlive its holder, is wanted whole.
 func (s *Spec) handsOff() bool {
@@ -42,7 +42,7 @@ func (m *Manager) successor(h *hold, now clock.Instant) *Attempt {
 	switch {
 	case !a.spec.handsOff() || a.spec.Lease != h.by.spec.Lease || a.spec.Holder != h.by.spec.Holder:
 		return nil
-	case now.Mono >= h.grantedAt+handOffWindow || h.handOffs >= maxHandOffs:
+	case now.Mono >= h.grantedAt+handOverWindow || h.handOvers >= maxHandOvers:
 		k.yields = true
 		return nil
 	case h.deadline.Load().Until(now) < h.span()*2/3:
@@ -51,9 +51,9 @@ func (m *Manager) successor(h *hold, now clock.Instant) *Attempt {
 	return a
 }
 
-// handOff goes on with the hold of a tenure that was released at now. Its watchers and observers learn of the end before the
+// handOver goes on with the hold of a tenure that was released at now. Its watchers and observers learn of the end before the
 // next tenure begins, however long that takes.
-func (m *Manager) handOff(ctx context.Context, e ended, now clock.Instant) {
+func (m *Manager) handOver(ctx context.Context, e ended, now clock.Instant) {
 	defer m.passOn(ctx, e.t, now)
 	e.cancel()
 	e.t.tellHandedOff(ctx, now.Mono)
@@ -89,8 +89,8 @@ func (m *Manager) give(h *hold, a *Attempt) {
 	k := m.keys[a.spec.Key]
 	k.take(a)
 	k.waitsNot(a)
-	h.handOffs++
-	token, _ := MakeToken(h.stored, m.floor, h.handOffs) // in range, as the first one and maxHandOffs are
+	h.handOvers++
+	token, _ := MakeToken(h.stored, m.floor, h.handOvers) // in range, as the first one and maxHandOvers are
 	a.phase, a.tenure = given, h.begin(a, token, m.clock.Now())
 	a.tenure.taker = a
 	a.signal()
