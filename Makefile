@@ -4,7 +4,8 @@
 # make ci      what has to pass before a change lands: 15 minutes on two cores
 # make nightly what takes longer: the race detector on all stores, clusters, sentinels, poolers, containers, other versions
 #              of the servers, chaos, long histories, crowds, fuzzing, examples
-# make generate   the files that are made of others: the snapshot of the API in api/, snippets and tables in docs
+# make generate   the files that are made of others: code of .proto files, the snapshot of the API in api/, snippets and
+#              tables in docs
 # make bench   benchmarks, as ratios to the bare store commands of the same run
 # make bench-peers  coord against other libraries, some 35 minutes of a machine that does nothing else
 #              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/generated/performance-peers.md is made of it
@@ -35,6 +36,7 @@ OTHERS   := $(filter-out $(CORE),$(shell scripts/modules))
 PACKAGES := $(patsubst ././...,./...,$(CORE:%=./%/...))
 BACKENDS := ./backends/... $(filter ./backends/%,$(PACKAGES))
 FUZZTIME ?= 10s
+PROTOS    = server/coordpb/coord.proto
 # The engines and what stands on them: they have the race detector in every run. None needs a server.
 RACED     = . ./driver/... ./conformance/... ./backends/memory ./internal/hold ./internal/permit ./internal/quorum ./internal/sim \
             ./rules ./httpcoord ./grpccoord ./otelcoord ./server ./coordtest
@@ -124,8 +126,10 @@ cross:
 api:
 	@scripts/apicheck
 	$(TOOLS) ./apisnapshot -dir $(CURDIR) -out $(CURDIR)/api -check $(PACKAGES)
+	$(TOOLS) ./protogen -dir $(CURDIR) -check $(PROTOS)
 
 generate:
+	$(TOOLS) ./protogen -dir $(CURDIR) $(PROTOS)
 	$(TOOLS) ./apisnapshot -dir $(CURDIR) -out $(CURDIR)/api $(PACKAGES)
 	$(GO) test ./internal/repo/docsnippets -update
 	$(GO) test ./conformance -run 'TestCasesDoc|TestContractNames' -update
