@@ -171,6 +171,7 @@ func refusals() []struct{ text, want string } {
 		{"serve: {max_requests: 2000000}", `coord.yaml:1: serve.max_requests: "2000000": want 1 to 1000000`},
 		{"serve: {ad_hoc_limits: yes}", `coord.yaml:1: serve.ad_hoc_limits: "yes": want true or false`},
 		{"serve: {listen: '0.0.0.0:1'}", `coord.yaml:1: serve.listen: "0.0.0.0:1": other machines can connect: want callers`},
+		{"serve: {grpc_listen: '0.0.0.0:1'}", `coord.yaml:1: serve.grpc_listen: "0.0.0.0:1": other machines can connect: want callers`},
 		{"serve: {listen: '0.0.0.0:1', callers: [{name: a, token: b, allow: [{rights: [read]}]}]}", `coord.yaml:1: serve.listen: "0.0.0.0:1": other machines can connect: want tls, or plaintext: true`},
 		{"serve: {tls: {certificate: a}}", `coord.yaml:1: serve.tls: certificate or key alone: want both`},
 		{"serve: {tls: {certificate: a, key: b, client_ca: c}}", `coord.yaml:1: serve.tls: client_ca without callers lets everybody in: want callers`},

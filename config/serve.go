@@ -16,6 +16,8 @@ import (
 type Serve struct {
 	// Listen is host:port, or unix:PATH; "" is [DefaultListen].
 	Listen string
+	// GRPCListen is the address for gRPC, in the form of Listen; "" is none.
+	GRPCListen string
 	// Certificate and Key are files of TLS; ClientCA signs the certificates of callers.
 	Certificate, Key, ClientCA string
 	// Plaintext allows other machines to connect without TLS.
@@ -26,7 +28,8 @@ type Serve struct {
 	Callers []Caller
 	// MaxWait bounds the wait of a request, Drain that for remote holders at the end.
 	MaxWait, Drain time.Duration
-	// MaxHolds and MaxRequests bound what a caller holds, and has under way, at once; MaxConnections is for all callers.
+	// MaxHolds and MaxRequests bound what a caller holds, and has under way, at once; MaxConnections is for all callers,
+	// at each address.
 	MaxHolds, MaxRequests, MaxConnections int
 }
 
@@ -87,7 +90,10 @@ func (s Serve) WithDefaults() Serve {
 
 // Local reports whether only this machine can connect.
 func (s Serve) Local() bool {
-	listen := cmp.Or(s.Listen, DefaultListen)
+	return local(cmp.Or(s.Listen, DefaultListen)) && (s.GRPCListen == "" || local(s.GRPCListen))
+}
+
+func local(listen string) bool {
 	if strings.HasPrefix(listen, "unix:") {
 		return true
 	}
@@ -133,11 +139,16 @@ func (c *Config) serveClash() error {
 		return bad("tls", "client_ca without certificate and key")
 	case s.ClientCA != "" && len(s.Callers) == 0:
 		return bad("tls", "client_ca without callers lets everybody in: want callers")
-	case s.Local():
-	case len(s.Callers) == 0:
-		return bad("listen", fmt.Sprintf("%s: other machines can connect: want callers", show(s.Listen)))
-	case s.Certificate == "" && !s.Plaintext:
-		return bad("listen", fmt.Sprintf("%s: other machines can connect: want tls, or plaintext: true", show(s.Listen)))
+	}
+	for _, at := range [][2]string{{"listen", cmp.Or(s.Listen, DefaultListen)}, {"grpc_listen", s.GRPCListen}} {
+		key, listen := at[0], at[1]
+		switch {
+		case listen == "" || local(listen):
+		case len(s.Callers) == 0:
+			return bad(key, fmt.Sprintf("%s: other machines can connect: want callers", show(listen)))
+		case s.Certificate == "" && !s.Plaintext:
+			return bad(key, fmt.Sprintf("%s: other machines can connect: want tls, or plaintext: true", show(listen)))
+		}
 	}
 	for i, caller := range s.Callers {
 		if key := fmt.Sprintf("callers.%d", i); caller.Certificate != "" && s.ClientCA == "" {
@@ -155,6 +166,9 @@ func (c *Config) serveValues() (list []Value) {
 	s := c.Serve.WithDefaults()
 	add := func(key string, value any) { list = append(list, c.value("serve."+key, fmt.Sprint(value))) }
 	add("listen", s.Listen)
+	if s.GRPCListen != "" {
+		add("grpc_listen", s.GRPCListen)
+	}
 	add("plaintext", s.Plaintext)
 	add("ad_hoc_limits", s.AdHocLimits)
 	add("max_wait", s.MaxWait)

@@ -84,8 +84,10 @@ func TestServeLocal(t *testing.T) {
 		"": true, "127.0.0.1:1": true, "127.9.9.9:1": true, "[::1]:1": true, "localhost:1": true, "unix:/run/x": true,
 		":1": false, "0.0.0.0:1": false, "[::]:1": false, "10.0.0.1:1": false, "localhost.example:1": false,
 	} {
-		if got := (config.Serve{Listen: listen}).Local(); got != local {
-			t.Errorf("%q: %v", listen, got)
+		for _, s := range []config.Serve{{Listen: listen}, {GRPCListen: listen}} {
+			if got := s.Local(); got != local {
+				t.Errorf("%+v: %v", s, got)
+			}
 		}
 	}
 }

@@ -46,6 +46,7 @@ func (p *parser) serveFields(s *Serve) []field {
 	}
 	return []field{
 		{"listen", func(key string, n *yaml.Node) error { return p.listen(key, n, &s.Listen) }},
+		{"grpc_listen", func(key string, n *yaml.Node) error { return p.listen(key, n, &s.GRPCListen) }},
 		{"plaintext", flag(&s.Plaintext)},
 		{"ad_hoc_limits", flag(&s.AdHocLimits)},
 		{"max_wait", span(&s.MaxWait)},

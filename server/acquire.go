@@ -24,6 +24,8 @@ type acquireRequest struct {
 	Weight    int      `json:"weight,omitempty" doc:"How many of the permits to hold; 1 by default"`
 	Name      string   `json:"name,omitempty" doc:"Who holds it, for people: 1 to 64 printable bytes of ASCII without spaces"`
 	RequestID string   `json:"request_id,omitempty" doc:"16 to 128 bytes of chance, new for each hold: a repeated request finds the hold of the first"`
+
+	window time.Duration // of a held stream: the most that an answer promises; 0: the TTL
 }
 
 // holdAnswer is what the holder may believe.
@@ -70,7 +72,7 @@ type plan struct {
 	keys   []string
 	locker coord.Locker
 	opts   []coord.LockOption
-	ttl    time.Duration
+	ttl    time.Duration // how long the hold lasts without renewal
 	wait   time.Duration // 0: one attempt
 }
 
@@ -138,6 +140,9 @@ func (s *Server) plan(c *caller, q *acquireRequest) (p plan, err error) {
 		p.ttl = coord.DefaultTTL
 	}
 	p.opts = append(p.opts, coord.TTL(p.ttl))
+	if q.window > 0 {
+		p.ttl = min(p.ttl, q.window) // the lease at the store is as long as that of others
+	}
 	if q.Fair {
 		p.opts = append(p.opts, coord.Fair())
 	}

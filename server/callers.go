@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -77,20 +78,25 @@ func (cs *callers) of(r *http.Request) (*caller, error) {
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
 		return nil, &failure{http.StatusForbidden, "forbidden", "a page of another site asks"}
 	}
+	return cs.known(r.Host, r.Header.Get("Authorization"), r.TLS)
+}
+
+// known is the caller that shows this, and knows the server by the name host.
+func (cs *callers) known(host, authorization string, over *tls.ConnectionState) (*caller, error) {
 	if cs.everybody != nil {
-		if !ownHost(r.Host) {
+		if !ownHost(host) {
 			return nil, &failure{http.StatusForbidden, "forbidden", "Host: want localhost or an address, or callers with tokens in the configuration"}
 		}
 		return cs.everybody, nil
 	}
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+	if token, ok := strings.CutPrefix(authorization, "Bearer "); ok {
 		if c := cs.byToken[sha256.Sum256([]byte(token))]; c != nil {
 			return c, nil
 		}
 		return nil, errToken
 	}
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		leaf := r.TLS.VerifiedChains[0][0]
+	if over != nil && len(over.VerifiedChains) > 0 {
+		leaf := over.VerifiedChains[0][0]
 		for _, name := range append(slices.Clip(leaf.DNSNames), leaf.Subject.CommonName) {
 			if c := cs.byCertificate[name]; c != nil {
 				return c, nil

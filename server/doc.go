@@ -1,5 +1,5 @@
-// Package server gives the locks and limits of a store to programs in any language, by HTTP with JSON. The command
-// coord serve is this package with a configuration file; a program can embed it:
+// Package server gives the locks and limits of a store to programs in any language, by HTTP with JSON and by gRPC. The
+// command coord serve is this package with a configuration file; a program can embed it:
 //
 //	client, err := config.Open(ctx, "coord.yaml")
 //	...
@@ -16,5 +16,7 @@
 //   - acquire.go, holds.go: locks of remote holders. locks.go: what an operator sees and breaks.
 //   - stream.go: what lasts as long as its connection.
 //   - limits.go, reserve.go: limits.
+//   - grpc.go: the calls of gRPC, their callers and bounds. grpclocks.go, grpclimits.go: from a message to an operation
+//     and back. grpchold.go: held streams of gRPC. grpcerrors.go: errors. coordpb: messages and clients.
 //   - openapi.go: the description, made of the operations. metrics.go: what is measured.
 package server

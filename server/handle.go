@@ -15,6 +15,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/coordgo/coord/server/coordpb"
 )
 
 // operation is one path.
@@ -133,7 +138,9 @@ func fieldsOf(t reflect.Type) (list []jsonField) {
 // callerKey is the key of the caller in the context of a request.
 type callerKey struct{}
 
-func callerOf(r *http.Request) *caller { return r.Context().Value(callerKey{}).(*caller) }
+func callerOf(r *http.Request) *caller { return callerIn(r.Context()) }
+
+func callerIn(ctx context.Context) *caller { return ctx.Value(callerKey{}).(*caller) }
 
 // ServeHTTP answers one request. A panic ends that request alone.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -174,16 +181,18 @@ func (s *Server) told(seen *recorder, r *http.Request) {
 	if slices.Contains(open, seen.route) && seen.status == http.StatusOK {
 		level = slog.LevelDebug
 	}
-	s.meters.request(seen.route, seen.status, took)
+	s.meters.request(seen.route, attribute.Int("http.response.status_code", seen.status), took)
 	s.log.LogAttrs(r.Context(), level, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path),
 		slog.String("caller", seen.caller), slog.Int("status", seen.status), slog.Duration("took", took))
 }
 
 // open are the routes that need no token.
-var open = []string{"GET /livez", "GET /readyz"}
+var open = []string{"GET /livez", "GET /readyz", healthpb.Health_Check_FullMethodName, healthpb.Health_Watch_FullMethodName}
 
 // quick are the routes that are not counted: no number of waiting requests may keep a holder from its hold.
-var quick = []string{"POST /v1/locks/renew", "POST /v1/locks/release"}
+var quick = []string{
+	"POST /v1/locks/renew", "POST /v1/locks/release", coordpb.Locks_Renew_FullMethodName, coordpb.Locks_Release_FullMethodName,
+}
 
 // enter counts a request that is under way, also one that it refuses.
 func (s *Server) enter(c *caller) error {

@@ -20,7 +20,7 @@ type hold struct {
 	c       *caller
 	id      string
 	request requestKey
-	ttl     time.Duration // the least lease of its locks: a store may have granted less than was asked
+	ttl     time.Duration // the least lease of its locks: a store may have granted less than was asked; or a window
 	margin  time.Duration // by which the clocks of holder and server may drift apart within the TTL
 
 	mu     sync.Mutex

@@ -21,7 +21,7 @@ func newMeters(p metric.MeterProvider) (m meters, err error) {
 	}
 	meter := p.Meter("github.com/coordgo/coord/server")
 	if m.requests, err = meter.Float64Histogram("coord.serve.request.duration", metric.WithUnit("s"),
-		metric.WithDescription("Requests by route and status; those that wait, too")); err != nil {
+		metric.WithDescription("Requests by route and status, of gRPC by method and code; those that wait, too")); err != nil {
 		return m, err
 	}
 	m.holds, err = meter.Int64UpDownCounter("coord.serve.holds", metric.WithUnit("{hold}"),
@@ -29,9 +29,9 @@ func newMeters(p metric.MeterProvider) (m meters, err error) {
 	return m, err
 }
 
-func (m *meters) request(route string, status int, took time.Duration) {
-	m.requests.Record(context.Background(), took.Seconds(),
-		metric.WithAttributes(attribute.String("http.route", route), attribute.Int("http.response.status_code", status)))
+// request counts one of a path, or of a method of gRPC, with its status or code.
+func (m *meters) request(route string, status attribute.KeyValue, took time.Duration) {
+	m.requests.Record(context.Background(), took.Seconds(), metric.WithAttributes(attribute.String("http.route", route), status))
 }
 
 func (m *meters) hold(n int64) { m.holds.Add(context.Background(), n) }

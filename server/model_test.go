@@ -29,7 +29,7 @@ var (
 )
 
 // The promise to remote holders, in fake time: they go by their own deadlines; their requests and the answers are late,
-// lost or come twice; servers are killed, drained and started again; the store does not answer for a while. No two
+// lost or come twice; held streams break; servers are killed, drained and started again; the store does not answer for a while. No two
 // holders believe in one key at a time, and tokens rise.
 func TestModel(t *testing.T) {
 	first, last := 1, *seeds
@@ -318,6 +318,11 @@ func (h *holder) work(ctx context.Context) {
 		h.mu.Lock()
 		p := h.servers[h.random.IntN(2)]
 		h.mu.Unlock()
+		if h.draw(0.4) {
+			h.stream(ctx, p, []time.Duration{minWindow, defaultWindow, 5 * time.Second}[h.number(3)])
+			h.rest(ctx, 5*time.Second)
+			continue
+		}
 		body := fmt.Sprintf(`{"keys":[%s],"ttl_ms":%d,"wait_ms":%d,"request_id":"%s-%09d"}`, `"`+strings.Join(h.keys, `","`)+`"`, h.ttl.Milliseconds(), h.span(20*time.Second).Milliseconds(), h.name, h.n)
 		for try := 0; try < 3 && ctx.Err() == nil; try++ {
 			sent := time.Now()

@@ -19,14 +19,26 @@ import (
 	"github.com/coordgo/coord/config"
 )
 
-// Listen opens the address of the configuration.
+// Listen opens the address of the configuration for HTTP.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
+	return s.listen(ctx, s.cfg.Listen)
+}
+
+// ListenGRPC opens the address of the configuration for gRPC; nil: it has none.
+func (s *Server) ListenGRPC(ctx context.Context) (net.Listener, error) {
+	if s.cfg.GRPCListen == "" {
+		return nil, nil
+	}
+	return s.listen(ctx, s.cfg.GRPCListen)
+}
+
+func (s *Server) listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
-	path, isUnix := strings.CutPrefix(s.cfg.Listen, "unix:")
+	path, isUnix := strings.CutPrefix(address, "unix:")
 	if !isUnix {
 		lc.Control = bounded
 		lc.SetMultipathTCP(false) // it has no such option
-		return lc.Listen(ctx, "tcp", s.cfg.Listen)
+		return lc.Listen(ctx, "tcp", address)
 	}
 	// A socket that refuses was left by a process that was killed. One that is busy is somebody's.
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
@@ -46,16 +58,19 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	return l, err
 }
 
-// Serve answers on l until ctx ends, and then drains: it answers on while remote holders may still believe in what
-// they hold, for as long as the configuration says. An error that matches [ErrUndrained] tells that there were some
-// in the end. l is closed then.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+// Serve answers on l by HTTP, and on each of grpc by gRPC, until ctx ends, and then drains: it answers on while remote
+// holders may still believe in what they hold, for as long as the configuration says. An error that matches
+// [ErrUndrained] tells that there were some in the end. The listeners are closed then. It is called once.
+func (s *Server) Serve(ctx context.Context, l net.Listener, grpc ...net.Listener) error {
 	l = netutil.LimitListener(l, s.cfg.MaxConnections)
 	h := &http.Server{
 		Handler: s, TLSConfig: s.secure, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: ioTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	}
-	served := make(chan error, 1)
+	served := make(chan error, 1+len(grpc))
+	for _, l := range grpc {
+		go func() { served <- s.grpc.Serve(netutil.LimitListener(l, s.cfg.MaxConnections)) }()
+	}
 	go func() {
 		if s.secure != nil {
 			served <- h.ServeTLS(l, "", "")
@@ -79,6 +94,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if h.Shutdown(closing) != nil {
 		_ = h.Close() // of callers who send or read nothing
 	}
+	defer context.AfterFunc(closing, s.grpc.Stop)()
+	s.grpc.GracefulStop()
 	return errors.Join(failed, left)
 }
 

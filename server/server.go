@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
+	"google.golang.org/grpc"
 
 	"github.com/coordgo/coord/config"
 )
@@ -27,8 +28,8 @@ type Options struct {
 	Metrics http.Handler
 }
 
-// Server gives locks and limits to programs in other languages, by HTTP with JSON. Make it with [New]. It is a
-// handler for the paths of its openapi.json; [Server.Serve] also listens. It is safe for concurrent use.
+// Server gives locks and limits to programs in other languages, by HTTP with JSON and by gRPC. Make it with [New]. It
+// is a handler for the paths of its openapi.json; [Server.Serve] also listens. It is safe for concurrent use.
 //
 // End it by [Server.Drain] before you close its client: Close gives holds back while remote holders still
 // believe in them.
@@ -41,6 +42,7 @@ type Server struct {
 	mux     *http.ServeMux
 	openapi []byte
 	secure  *tls.Config // nil: plain HTTP
+	grpc    *grpc.Server
 
 	pinging  sync.Mutex // guards what is known of the store
 	pinged   time.Time
@@ -82,6 +84,7 @@ func New(ctx context.Context, client *config.Client, o Options) (*Server, error)
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.routes(o.Metrics)
+	s.grpc = s.newGRPC()
 	return s, nil
 }
 

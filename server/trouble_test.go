@@ -203,6 +203,7 @@ func (cs *callers) byName(t *testing.T, name string) *caller {
 func TestHealthBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := start(t, "url: pinged://")
+		pings = 0
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {

@@ -6,9 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/coordgo/coord/server/coordpb"
 )
 
 // serving is a coord serve that was started as a process.
@@ -82,6 +88,36 @@ func TestServeDrains(t *testing.T) {
 	if status, released := s.post("/v1/locks/release", id); status != http.StatusOK {
 		t.Errorf("release: %d %v", status, released)
 	}
+	if code := exitCode(t, s.cmd.Wait()); code != 0 {
+		t.Errorf("exit status %d; stderr: %s", code, s.stderr)
+	}
+}
+
+// With an address for gRPC a client gets there what it gets by HTTP.
+func TestServeGRPC(t *testing.T) {
+	s := newUser(t, "memory://").serve("serve: {grpc_listen: '127.0.0.1:0'}")
+	addr, ok := strings.CutSuffix(strings.TrimPrefix(s.line(), "listening on "), " (gRPC)")
+	if !ok {
+		t.Fatalf("its second line does not say where it listens; stderr: %s", s.stderr)
+	}
+	cc, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cc.Close()
+	locks := coordpb.NewLocksClient(cc)
+	a, err := locks.Acquire(t.Context(), &coordpb.AcquireRequest{Key: "job"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := `{"id":"` + a.GetId() + `"}`
+	if status, renewed := s.post("/v1/locks/renew", id); status != http.StatusOK || renewed["token"] != strconv.FormatInt(a.GetToken(), 10) {
+		t.Errorf("renew: %d %v", status, renewed)
+	}
+	if _, err := locks.Release(t.Context(), &coordpb.ReleaseRequest{Id: a.GetId()}); err != nil {
+		t.Error(err)
+	}
+	s.signal(syscall.SIGTERM)
 	if code := exitCode(t, s.cmd.Wait()); code != 0 {
 		t.Errorf("exit status %d; stderr: %s", code, s.stderr)
 	}

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/coordgo/coord v0.1.0
+	github.com/coordgo/coord/server v0.1.0
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/redis/go-redis/v9 v9.23.0

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -20,11 +21,12 @@ import (
 	"github.com/coordgo/coord/server"
 )
 
-const serveLong = `Gives the locks and limits of the store to programs in any language, by HTTP with JSON, as
+const serveLong = `Gives the locks and limits of the store to programs in any language, by HTTP with JSON and by gRPC, as
 docs/serve.md describes it. The section serve of the file that --config names says where
-to listen, and who may do what. Without it coord listens on 127.0.0.1:8470, for this machine alone.
+to listen, and who may do what. Without it coord listens on 127.0.0.1:8470, for this machine alone,
+and not for gRPC.
 
-The first line of output is the address. The log, on standard error, has a line for each
+The first line of output is the address, the second that for gRPC. The log, on standard error, has a line for each
 request. A changed file is reloaded: its limits and rules are taken, if it has no mistake.
 
 After TERM or INT coord grants and renews nothing more, and ends when every remote holder
@@ -38,7 +40,7 @@ func (a *App) serve() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:               "serve",
-		Short:             "Serve locks and limits by HTTP",
+		Short:             "Serve locks and limits by HTTP and gRPC",
 		Long:              serveLong,
 		Example:           serveExample,
 		Args:              none,
@@ -91,12 +93,22 @@ func (a *App) runServe(ctx context.Context, cfg *config.Config, log *slog.Logger
 	if err != nil {
 		return Exit(ExitUnavailable, "%w", err)
 	}
+	g, err := s.ListenGRPC(ctx)
+	if err != nil {
+		_ = l.Close()
+		return Exit(ExitUnavailable, "%w", err)
+	}
 	a.Printf("listening on %s\n", l.Addr())
+	grpc := []net.Listener{}
+	if g != nil {
+		a.Printf("listening on %s (gRPC)\n", g.Addr())
+		grpc = append(grpc, g)
+	}
 	if a.store.file != "" {
 		go client.Watch(ctx, reloadEvery, func(err error) { reloaded(log, err) })
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, l) }()
+	go func() { served <- s.Serve(ctx, l, grpc...) }()
 	select {
 	case err := <-served:
 		return err
