@@ -39,10 +39,10 @@ FUZZTIME ?= 10s
 PROTOS    = server/coordpb/coord.proto
 # The engines and what stands on them: they have the race detector in every run. None needs a server.
 RACED     = . ./driver/... ./conformance/... ./backends/memory ./internal/hold ./internal/permit ./internal/quorum ./internal/sim \
-            ./rules ./httpcoord ./grpccoord ./otelcoord ./server ./coordtest
+            ./rules ./httpcoord ./grpccoord ./otelcoord ./server/... ./coordtest
 # Tests that read files of other modules, such as docs. The go command does not see when those change, so that it must not
 # take results from its cache.
-READERS   = ./internal/repo/house ./internal/repo/docsnippets ./cmd/internal/cli
+READERS   = ./internal/repo/house ./internal/repo/docsnippets ./server/envoy ./cmd/internal/cli
 # The packages that take longest come first, so that none is alone at the end.
 SLOW      = ./backends/zookeeper ./backends/etcd ./backends/postgres ./backends/redis ./backends/memcached ./cmd/coord
 # Packages and tests that run at once. Most of the time they wait for a server or for a lease to end.

@@ -83,6 +83,7 @@ func TestSchemaKeys(t *testing.T) {
 		"lock: {nosuch: 1}":               at("properties", "lock"),
 		"serve: {nosuch: 1}":              at("properties", "serve"),
 		"serve: {tls: {nosuch: 1}}":       at("properties", "serve", "properties", "tls"),
+		"serve: {envoy: {nosuch: 1}}":     at("properties", "serve", "properties", "envoy"),
 		"serve: {callers: [{nosuch: 1}]}": at("properties", "serve", "properties", "callers", "items"),
 		"serve: {callers: [{name: a, token: b, allow: [{nosuch: 1}]}]}": at("properties", "serve", "properties", "callers", "items", "properties", "allow", "items"),
 		"limits: {a: {nosuch: 1}}":                                      at("definitions", "namedMapping"),
@@ -168,6 +169,7 @@ var accepted = []string{
 	"require: []", "failure_policy: closed", "best_effort: false", "lock: {}", "lock: {ttl: 1h30m0.5s}", "lock: {wait: 250us, max_hold: 1.s, min_hold: .5s}",
 	"limits: {}", "limits: {a: {rate: 1, per: 1s, lease: true}}", "limits: {a: {rate: 1, per: 1s, lease: false}}", "limits: {a: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}, b: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}}", "limits: {a: 10/s}", "limits: {a: 2000/min, b: 10 per second, c: 5 / 5 minutes burst=3}", "rules: [{name: a, limits: [10 per second]}]", "limits: {a: '5/100ms token-bucket burst=7'}", "limits: {'a b/c': {per: 1s, rate: 1}}",
 	"serve: {}", "serve: {listen: 'unix:/run/coord.sock', grpc_listen: '127.0.0.1:8471', max_wait: 5m, drain: 1s, max_holds: 5, max_requests: 6, max_connections: 7, ad_hoc_limits: true}",
+	"serve: {envoy: {files: [/etc/ratelimit, b.yaml], merge_domains: true, shadow: false, quota: true, headers: true, metadata: true}}",
 	served, "serve: {listen: '[::1]:80', tls: {certificate: a, key: b, client_ca: c}, callers: [{name: a, certificate: b.example, allow: [{rights: [read]}]}]}",
 	"rules: []", "rules: [{name: a, limits: [1/1s]}]", "rules: [{name: a, final: true, match: {}}]", "rules: [{name: a, match: {methods: [PURGE], path: /a, exact_slash: true}, final: true}]",
 	"rules: [{name: a, match: {rpc: /a.B/C}, subject: {ip: {}}, limits: [1/1s]}]", "limits: {a: 1/1s}\nrules: [{name: a, subject: {constant: x}, limits: [a, {rate: 1, per: 1m}]}]",
@@ -252,7 +254,7 @@ func TestDocumentation(t *testing.T) {
 	for _, key := range []string{
 		"url", "prefix", "require", "failure_policy", "best_effort", "lock.ttl", "lock.wait", "lock.max_hold", "lock.min_hold", "lock.fair", "lock.renew",
 		"limits.NAME", "rules", "rate", "per", "burst", "algorithm", "lease", "lease.max", "lease.for", "lease.lessees", "name", "match.methods", "match.path", "match.exact_slash", "match.rpc", "subject", "limits", "cost", "final", "shadow", "match.networks", "match.except_networks", "{cookie: session}", "{path: id}",
-		"everyone", "ip", "{ip: {ipv6_bits: 56}}", "user", "{header: X-Tenant}", "{api_key: X-Api-Key}", "{constant: batch}", "{func: order}", "[user, {header: X-Tenant}]",
+		"everyone", "ip", "{ip: {ipv6_bits: 56}}", "user", "{header: X-Tenant}", "{api_key: X-Api-Key}", "{constant: batch}", "{func: order}", "[user, {header: X-Tenant}]", "envoy.files", "envoy.merge_domains",
 	} {
 		if !bytes.Contains(text, []byte("| `"+key+"` |")) {
 			t.Errorf("%s is not documented", key)

@@ -31,6 +31,8 @@ type Serve struct {
 	// MaxHolds and MaxRequests bound what a caller holds, and has under way, at once; MaxConnections is for all callers,
 	// at each address.
 	MaxHolds, MaxRequests, MaxConnections int
+	// Envoy is for package server/envoy.
+	Envoy Envoy
 }
 
 // Caller is who shows a token or a certificate.
@@ -100,6 +102,18 @@ func local(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	ip, aerr := netip.ParseAddr(host)
 	return err == nil && (host == "localhost" || aerr == nil && ip.IsLoopback())
+}
+
+// Envoy is the section serve.envoy: Envoy's rate-limit service.
+type Envoy struct {
+	// Files of envoyproxy/ratelimit, and directories of them. Without any there is no such service.
+	Files []string
+	// MergeDomains lets several files have limits of one domain.
+	MergeDomains bool
+	// Shadow lets every request in, and Quota has all rules in quota mode.
+	Shadow, Quota bool
+	// Headers and Metadata say in answers which limit is nearest, and what was asked.
+	Headers, Metadata bool
 }
 
 // minToken is the least that a token has, in bytes.
@@ -178,6 +192,14 @@ func (c *Config) serveValues() (list []Value) {
 	add("max_connections", s.MaxConnections)
 	if s.Certificate != "" {
 		add("tls", strings.TrimSpace(s.Certificate+" "+s.ClientCA))
+	}
+	if e := s.Envoy; len(e.Files) > 0 {
+		add("envoy.files", strings.Join(e.Files, " "))
+		add("envoy.merge_domains", e.MergeDomains)
+		add("envoy.shadow", e.Shadow)
+		add("envoy.quota", e.Quota)
+		add("envoy.headers", e.Headers)
+		add("envoy.metadata", e.Metadata)
 	}
 	for i, caller := range s.Callers {
 		list = append(list, c.value(fmt.Sprintf("serve.callers.%d", i), describeCaller(caller)))

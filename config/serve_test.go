@@ -78,6 +78,22 @@ func TestReloadRefusesServe(t *testing.T) {
 	}
 }
 
+// The files of Envoy's service, and what else the section says of it.
+func TestServeEnvoy(t *testing.T) {
+	c, err := config.Parse("coord.yaml", []byte("serve: {envoy: {files: [a, b], merge_domains: true, quota: true, metadata: true}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (config.Envoy{Files: []string{"a", "b"}, MergeDomains: true, Quota: true, Metadata: true}); !reflect.DeepEqual(c.Serve.Envoy, want) {
+		t.Errorf("got %+v", c.Serve.Envoy)
+	}
+	for _, want := range []string{"serve.envoy.files = a b (", "serve.envoy.quota = true (", "serve.envoy.shadow = false (default)"} {
+		if got := values(c); !strings.Contains(got, want) {
+			t.Errorf("want %q in the values:\n%s", want, got)
+		}
+	}
+}
+
 // Addresses that only this machine reaches.
 func TestServeLocal(t *testing.T) {
 	for listen, local := range map[string]bool{

@@ -18,15 +18,13 @@ func (p *parser) serve(key string, n *yaml.Node, s *Serve) error {
 		p.serveFields(s),
 		field{"tls", func(key string, n *yaml.Node) error { return p.mapping(key, n, p.tlsFields(s)) }},
 		field{"callers", func(key string, n *yaml.Node) error { return p.callers(key, n, s) }},
+		field{"envoy", func(key string, n *yaml.Node) error { return p.envoy(key, n, &s.Envoy) }},
 	)
 	return p.mapping(key, n, fields)
 }
 
 // serveFields are those that have one value, which a variable of the environment may replace.
 func (p *parser) serveFields(s *Serve) []field {
-	flag := func(to *bool) func(string, *yaml.Node) error {
-		return func(key string, n *yaml.Node) (err error) { *to, err = p.boolean(key, n); return err }
-	}
 	span := func(to *time.Duration) func(string, *yaml.Node) error {
 		return func(key string, n *yaml.Node) (err error) {
 			*to, err = p.duration(key, n, time.Millisecond, 24*time.Hour)
@@ -47,14 +45,43 @@ func (p *parser) serveFields(s *Serve) []field {
 	return []field{
 		{"listen", func(key string, n *yaml.Node) error { return p.listen(key, n, &s.Listen) }},
 		{"grpc_listen", func(key string, n *yaml.Node) error { return p.listen(key, n, &s.GRPCListen) }},
-		{"plaintext", flag(&s.Plaintext)},
-		{"ad_hoc_limits", flag(&s.AdHocLimits)},
+		{"plaintext", p.flag(&s.Plaintext)},
+		{"ad_hoc_limits", p.flag(&s.AdHocLimits)},
 		{"max_wait", span(&s.MaxWait)},
 		{"drain", span(&s.Drain)},
 		{"max_holds", number(&s.MaxHolds)},
 		{"max_requests", number(&s.MaxRequests)},
 		{"max_connections", number(&s.MaxConnections)},
 	}
+}
+
+func (p *parser) flag(to *bool) func(string, *yaml.Node) error {
+	return func(key string, n *yaml.Node) (err error) { *to, err = p.boolean(key, n); return err }
+}
+
+// envoy reads the section serve.envoy.
+func (p *parser) envoy(key string, n *yaml.Node, e *Envoy) error {
+	err := p.mapping(key, n, []field{
+		{"files", func(key string, n *yaml.Node) error {
+			return p.items(key, n, "of files and directories such as [/etc/ratelimit]", func(key string, item *yaml.Node) error {
+				path, err := p.text(key, item, "the path of a file or a directory")
+				if err == nil && path == "" {
+					err = p.bad(key, item, "an empty path: want that of a file or a directory")
+				}
+				e.Files = append(e.Files, path)
+				return err
+			})
+		}},
+		{"merge_domains", p.flag(&e.MergeDomains)},
+		{"shadow", p.flag(&e.Shadow)},
+		{"quota", p.flag(&e.Quota)},
+		{"headers", p.flag(&e.Headers)},
+		{"metadata", p.flag(&e.Metadata)},
+	})
+	if err == nil && len(e.Files) == 0 {
+		err = p.bad(key, n, "no files: want a list such as [/etc/ratelimit]")
+	}
+	return err
 }
 
 func (p *parser) listen(key string, n *yaml.Node, to *string) (err error) {

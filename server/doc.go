@@ -15,7 +15,7 @@
 //   - handle.go: from a request to an operation and back. callers.go: who may do what. errors.go: errors.
 //   - acquire.go, holds.go: locks of remote holders. locks.go: what an operator sees and breaks.
 //   - stream.go: what lasts as long as its connection.
-//   - limits.go, reserve.go: limits.
+//   - limits.go, reserve.go: limits. envoy.go: those of Envoy, by package server/envoy.
 //   - grpc.go: the calls of gRPC, their callers and bounds. grpclocks.go, grpclimits.go: from a message to an operation
 //     and back. grpchold.go: held streams of gRPC. grpcerrors.go: errors. coordpb: messages and clients.
 //   - openapi.go: the description, made of the operations. metrics.go: what is measured.

@@ -142,7 +142,7 @@ func shownAs(ctx context.Context, key string) string {
 // toldCall writes a call down.
 func (s *Server) toldCall(ctx context.Context, method, caller string, code codes.Code, took time.Duration) {
 	level := slog.LevelInfo
-	if slices.Contains(open, method) && code == codes.OK {
+	if slices.Contains(often, method) && code == codes.OK {
 		level = slog.LevelDebug
 	}
 	s.meters.request(method, attribute.Int("rpc.grpc.status_code", int(code)), took)

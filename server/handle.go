@@ -175,10 +175,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
 }
 
-// told writes a request down. Those for the health are many, and say little.
+// told writes a request down.
 func (s *Server) told(seen *recorder, r *http.Request) {
 	took, level := time.Since(seen.began), slog.LevelInfo
-	if slices.Contains(open, seen.route) && seen.status == http.StatusOK {
+	if slices.Contains(often, seen.route) && (seen.status == http.StatusOK || seen.status == http.StatusTooManyRequests) {
 		level = slog.LevelDebug
 	}
 	s.meters.request(seen.route, attribute.Int("http.response.status_code", seen.status), took)
@@ -188,6 +188,9 @@ func (s *Server) told(seen *recorder, r *http.Request) {
 
 // open are the routes that need no token.
 var open = []string{"GET /livez", "GET /readyz", healthpb.Health_Check_FullMethodName, healthpb.Health_Watch_FullMethodName}
+
+// often are the routes whose requests are many, and say little where they were answered.
+var often = append(slices.Clip(open), envoyRoute, envoyMethod)
 
 // quick are the routes that are not counted: no number of waiting requests may keep a holder from its hold.
 var quick = []string{

@@ -67,6 +67,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grpc ...net.Listener
 		Handler: s, TLSConfig: s.secure, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: ioTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	}
+	if s.envoy != nil {
+		ctx, cancel := context.WithCancel(ctx)
+		watched := make(chan struct{})
+		go func() { defer close(watched); s.watchEnvoy(ctx) }()
+		defer func() { cancel(); <-watched }()
+	}
 	served := make(chan error, 1+len(grpc))
 	for _, l := range grpc {
 		go func() { served <- s.grpc.Serve(netutil.LimitListener(l, s.cfg.MaxConnections)) }()

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coordgo/coord/config"
+	"github.com/coordgo/coord/server/envoy"
 )
 
 // Options are what a Server has besides its configuration.
@@ -43,6 +44,7 @@ type Server struct {
 	openapi []byte
 	secure  *tls.Config // nil: plain HTTP
 	grpc    *grpc.Server
+	envoy   *envoy.Service // nil: there are no files of it
 
 	pinging  sync.Mutex // guards what is known of the store
 	pinged   time.Time
@@ -85,6 +87,9 @@ func New(ctx context.Context, client *config.Client, o Options) (*Server, error)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.routes(o.Metrics)
 	s.grpc = s.newGRPC()
+	if err := s.newEnvoy(o); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 

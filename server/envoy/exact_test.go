@@ -1,0 +1,110 @@
+package envoy_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const exact = `
+domain: d
+counting: exact
+descriptors:
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: all, rate_limit: {unit: minute, requests_per_unit: 3}}
+  - {key: rolling, rate_limit: {unit: minute, requests_per_unit: 100, algorithm: sliding-window}}
+  - {key: bucket, rate_limit: {unit: second, requests_per_unit: 1, algorithm: token-bucket, burst: 3}}
+  - {key: none, rate_limit: {unit: minute, requests_per_unit: 0}}
+  - {key: tried, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: q1, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: q2, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 2}}
+`
+
+// step is a request for those keys, with what it must come to.
+type exactStep struct{ descriptors, want string }
+
+func key(name string) string { return `{"entries":[{"key":"` + name + `"}]}` }
+
+func (k *kit) steps(t *testing.T, steps []exactStep) {
+	t.Helper()
+	for i, s := range steps {
+		if got := k.ask(t, `{"domain":"d","descriptors":[`+s.descriptors+`]}`); got != s.want {
+			t.Errorf("%d: %s:\ngot  %s\nwant %s", i, s.descriptors, got, s.want)
+		}
+	}
+}
+
+// All limits of a request are one step: one that denies costs nothing of the others.
+func TestExactAllOrNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "", exact)
+		both := key("user") + "," + key("all")
+		k.steps(t, []exactStep{
+			{both, "OK: OK 1/2 3600s, OK 2/3 60s"},
+			{both, "OK: OK 0/2 3600s, OK 1/3 60s"},
+		})
+		for range 3 {
+			k.steps(t, []exactStep{{both, "OVER_LIMIT: OVER_LIMIT 0/2 3600s, OK 1/3 60s"}})
+		}
+		k.steps(t, []exactStep{{key("all"), "OK: OK 0/3 60s"}})
+	})
+}
+
+// The requests that can never be let in, and those that only look.
+func TestExactEdges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "", exact)
+		k.steps(t, []exactStep{
+			{key("none") + "," + key("user"), "OVER_LIMIT: OVER_LIMIT 0/0 60s, OK 0/2 3600s"},
+			{`{"entries":[{"key":"user"}],"hitsAddend":"3"}`, "OVER_LIMIT: OVER_LIMIT 0/2 3600s"},
+			{`{"entries":[{"key":"user"}],"hitsAddend":"18446744073709551615"}`, "OVER_LIMIT: OVER_LIMIT 0/2 3600s"},
+			{`{"entries":[{"key":"user"}],"hitsAddend":"0"}`, "OK: OK 2/2 3600s"},
+			{key("user") + "," + key("user") + "," + key("user"), "OVER_LIMIT: OK 0/2 3600s, OK 0/2 3600s, OVER_LIMIT 0/2 3600s"},
+			{key("user") + "," + key("user"), "OK: OK 0/2 3600s, OK 0/2 3600s"},
+			{`{"entries":[{"key":"user"}],"limit":{"requestsPerUnit":5,"unit":"HOUR"}}`, "OK: OK 2/5 3600s"},
+			{`{"entries":[{"key":"user"}],"limit":{"requestsPerUnit":5,"unit":"HOUR"}},` + key("user"), "OVER_LIMIT: OVER_LIMIT 0/5 3600s, OVER_LIMIT 0/2 3600s"},
+			{`{"entries":[{"key":"nobody"}]}`, "OK: OK 0"},
+		})
+	})
+}
+
+// A rule in shadow mode takes beside the step, and one in quota mode denies together with its like. What was taken for
+// a request that they deny is given back.
+func TestExactModes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "", exact)
+		shadow, quotas := key("user")+","+key("tried"), key("all")+","+key("q1")+","+key("q2")
+		k.steps(t, []exactStep{
+			{shadow, "OK: OK 1/2 3600s, OK 0/1 60s"},
+			{shadow, "OK: OK 0/2 3600s, OK 0/1 60s"},
+			{shadow, "OVER_LIMIT: OVER_LIMIT 0/2 3600s, OK 0/1 60s"},
+			{quotas, "OK: OK 2/3 60s, OK 0/1 60s, OK 1/2 60s"},
+			{quotas, "OK: OK 1/3 60s, OVER_LIMIT 0/1 60s, OK 0/2 60s"},
+			{quotas, "OVER_LIMIT: OK 0/3 60s, OVER_LIMIT 0/1 60s, OVER_LIMIT 0/2 60s"},
+			{key("all"), "OK: OK 0/3 60s"}, // what the request before took is back
+		})
+		if k.meter.seen["rate_limit.shadow_mode d.tried"] != 2 {
+			t.Errorf("measured: %v", k.meter.seen)
+		}
+	})
+}
+
+// Rules have any algorithm of coord.
+func TestExactAlgorithms(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "", exact)
+		time.Sleep(59 * time.Second)
+		k.steps(t, []exactStep{
+			{`{"entries":[{"key":"rolling"}],"hitsAddend":"100"}`, "OK: OK 0/100 61s"},
+			{key("bucket"), "OK: OK 2/1 1s"},
+			{`{"entries":[{"key":"bucket"}],"hitsAddend":"2"}`, "OK: OK 0/1 3s"},
+			{key("bucket"), "OVER_LIMIT: OVER_LIMIT 0/1 1s"},
+		})
+		time.Sleep(2 * time.Second) // a minute has begun, and the window rolls on
+		k.steps(t, []exactStep{{key("rolling"), "OVER_LIMIT: OVER_LIMIT 0/100 59s"}, {key("bucket"), "OK: OK 1/1 2s"}})
+	})
+}

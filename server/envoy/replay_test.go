@@ -1,0 +1,162 @@
+package envoy_test
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/coordgo/coord/server/envoy"
+)
+
+// recording is what envoyproxy/ratelimit said of a configuration, and answered to requests, in testdata/recorded.gz:
+// random ones over the whole grammar, on a clock that was set. It was at commit f2fb157, on Redis.
+type recording struct {
+	Files                                   []string
+	Merge, Shadow, Quota, Headers, Metadata bool
+	Refused                                 string
+	Steps                                   []recordedStep
+	Stats                                   map[string]int64
+}
+
+type recordedStep struct {
+	T int64           // Unix time in milliseconds
+	Q json.RawMessage // request
+	R json.RawMessage // answer
+	E string          // error
+}
+
+// readRecordings gives them in order.
+func readRecordings(t *testing.T) (all []recording) {
+	t.Helper()
+	f, err := os.Open("testdata/recorded.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(z)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var r recording
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// The same files are taken and refused, and each request has the same answer in full, as have the statistics.
+func TestAsRecorded(t *testing.T) {
+	t.Parallel()
+	all := readRecordings(t)
+	requests, refused := 0, 0
+	for i, r := range all {
+		if !r.files(t, i) {
+			refused++
+			continue
+		}
+		synctest.Test(t, func(t *testing.T) { r.replay(t, i) })
+		requests += len(r.Steps)
+	}
+	if requests < 2000 || refused < 50 {
+		t.Errorf("%d requests, %d files refused: is the recording whole?", requests, refused)
+	}
+}
+
+// files parses the files, and reports whether they are taken. Two differences are wanted: a key that stands twice is
+// refused here, and in metadata what JSON cannot say.
+func (r *recording) files(t *testing.T, i int) bool {
+	t.Helper()
+	var files []envoy.File
+	for j, text := range r.Files {
+		files = append(files, envoy.File{Name: fmt.Sprint("f", j), Text: []byte(text)})
+	}
+	_, err := envoy.Parse(r.Merge, files...)
+	switch {
+	case err != nil && (strings.Contains(err.Error(), "again: want it once") || strings.Contains(err.Error(), "metadata: a value that JSON cannot say")):
+	case (err == nil) != (r.Refused == ""):
+		t.Errorf("%d: %v; recorded: %q\n%s", i, err, r.Refused, strings.Join(r.Files, "\n"))
+	}
+	return err == nil
+}
+
+func (r *recording) replay(t *testing.T, i int) {
+	section := fmt.Sprintf("serve: {envoy: {files: [DIR], merge_domains: %t, shadow: %t, quota: %t, headers: %t, metadata: %t}}", r.Merge, r.Shadow, r.Quota, r.Headers, r.Metadata)
+	k := start(t, section, r.Files...)
+	for j, s := range r.Steps {
+		time.Sleep(time.Until(time.UnixMilli(s.T)))
+		got, err := k.ShouldRateLimit(t.Context(), request(t, string(s.Q)))
+		if (err == nil) != (s.E == "") {
+			t.Fatalf("%d, %d: %s: %v; recorded: %q", i, j, s.Q, err, s.E)
+		}
+		if err != nil {
+			continue
+		}
+		want := new(pb.RateLimitResponse)
+		if err := protojson.Unmarshal(s.R, want); err != nil {
+			t.Fatal(err)
+		}
+		spaced(got)
+		spaced(want)
+		if !proto.Equal(got, want) {
+			t.Fatalf("%d, %d: %s:\ngot      %v\nrecorded %v\n%s", i, j, s.Q, got, want, strings.Join(r.Files, "\n"))
+		}
+	}
+	r.measured(t, i, k)
+}
+
+// spaced has one space between the fields in the text of an override, where protobuf puts one or two.
+func spaced(r *pb.RateLimitResponse) {
+	for _, d := range r.GetDynamicMetadata().GetFields()["descriptors"].GetListValue().GetValues() {
+		fields := d.GetStructValue().GetFields()
+		if limit, ok := fields["limit"]; ok {
+			fields["limit"] = structpb.NewStringValue(strings.Join(strings.Fields(limit.GetStringValue()), " "))
+		}
+	}
+}
+
+// measured compares the statistics: here "rate_limit.NAME LEVELS", there "LEVELS.NAME".
+func (r *recording) measured(t *testing.T, i int, k *kit) {
+	t.Helper()
+	got := make(map[string]int64)
+	for name, n := range k.meter.seen {
+		if name, levels, ok := strings.Cut(strings.TrimPrefix(name, "rate_limit."), " "); ok && name != "should_rate_limit_error" {
+			got[levels+"."+name] += n
+		}
+	}
+	if maps.Equal(got, r.Stats) {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(merged(got, r.Stats))) {
+		if got[name] != r.Stats[name] {
+			t.Errorf("%d: %s: %d; recorded: %d", i, name, got[name], r.Stats[name])
+		}
+	}
+	t.Logf("%s", strings.Join(r.Files, "\n"))
+}
+
+func merged(a, b map[string]int64) map[string]int64 {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}

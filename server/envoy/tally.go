@@ -1,0 +1,137 @@
+package envoy
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+const (
+	// maxHits is the most that one descriptor adds, which is above every limit.
+	maxHits = driver.MaxRate / 128
+	// maxRequests is the most that a limit has: 4,294,967,295 where an int has 64 bits.
+	maxRequests = min(1<<32-1, maxHits-1)
+	// maxBatch is how many descriptors one call of the store counts. Where the counter is full, it is above every limit
+	// before all of them.
+	maxBatch = 64
+	// callTime bounds a call of the store.
+	callTime = 10 * time.Second
+)
+
+// charger is what a tally needs of a coord.Client.
+type charger interface {
+	Charge(ctx context.Context, key string, limit coord.Limit, n int) (coord.Result, error)
+}
+
+// account is a counter: of a key, in windows of a period.
+type account struct {
+	key string
+	per time.Duration
+}
+
+// tally adds to counters as envoyproxy/ratelimit does: whatever their limit, and also what is then denied. Additions to
+// one counter that arrive while a call on it is under way share the next call, in order. So it makes no difference to
+// what each of them sees. It is safe for concurrent use.
+type tally struct {
+	store charger
+
+	mu     sync.Mutex
+	queues map[account][]*addition // an account is there while a call on it is under way
+}
+
+// addition is one descriptor's hits.
+type addition struct {
+	ctx  context.Context
+	hits int
+	done chan struct{} // closed when what follows is there
+
+	after int           // the counter, with these hits
+	reset time.Duration // until the window ends; 0: nothing is counted yet
+	err   error
+}
+
+func newTally(store charger) *tally {
+	return &tally{store: store, queues: make(map[account][]*addition)}
+}
+
+// add begins to add. Additions to one account count in the order of the calls of add.
+func (t *tally) add(ctx context.Context, to account, hits uint64) *addition {
+	a := &addition{ctx: ctx, hits: int(min(hits, maxHits)), done: make(chan struct{})}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	queue, busy := t.queues[to]
+	t.queues[to] = append(queue, a)
+	if !busy {
+		go t.run(to)
+	}
+	return a
+}
+
+// wait returns when the addition is there. If ctx ends before, it may be made or not.
+func (a *addition) wait(ctx context.Context) error {
+	select {
+	case <-a.done:
+		return a.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// run makes calls until nothing waits.
+func (t *tally) run(to account) {
+	for batch := t.next(to); batch != nil; batch = t.next(to) {
+		t.count(to, batch)
+	}
+}
+
+// next takes those who wait, in order.
+func (t *tally) next(to account) (batch []*addition) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	queue := t.queues[to]
+	if len(queue) == 0 {
+		delete(t.queues, to)
+		return nil
+	}
+	n := min(len(queue), maxBatch)
+	t.queues[to] = queue[n:]
+	return queue[:n]
+}
+
+// count makes one call for a batch. The limit of the call is above all others: so what it leaves says what is counted.
+func (t *tally) count(to account, batch []*addition) {
+	ctx, cancel := together(batch)
+	defer cancel()
+	sum := 0
+	for _, a := range batch {
+		sum += a.hits
+	}
+	limit := coord.Limit{Rate: driver.MaxRate, Per: to.per, Algorithm: coord.FixedWindow}
+	result, err := t.store.Charge(ctx, to.key, limit, sum)
+	after := driver.MaxRate - result.Remaining
+	for i := len(batch) - 1; i >= 0; i-- {
+		a := batch[i]
+		a.after, a.reset, a.err = after, result.ResetAfter, err
+		after -= a.hits
+		close(a.done)
+	}
+}
+
+// together is the context of a call: it lasts as long as the last of those who wait, but at most callTime.
+func together(batch []*addition) (context.Context, context.CancelFunc) {
+	end := time.Now()
+	most := end.Add(callTime)
+	for _, a := range batch {
+		deadline, ok := a.ctx.Deadline()
+		if !ok || deadline.After(most) {
+			deadline = most
+		}
+		if deadline.After(end) {
+			end = deadline
+		}
+	}
+	return context.WithDeadline(context.WithoutCancel(batch[0].ctx), end)
+}

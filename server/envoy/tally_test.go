@@ -1,0 +1,136 @@
+package envoy
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+// sums is a store of counters. Each call waits for its outcome.
+type sums struct {
+	mu    sync.Mutex
+	of    map[string]int
+	calls int
+	may   chan error
+}
+
+func (s *sums) Charge(ctx context.Context, key string, l coord.Limit, n int) (coord.Result, error) {
+	select {
+	case err := <-s.may:
+		if err != nil {
+			return coord.Result{}, err
+		}
+	case <-ctx.Done():
+		return coord.Result{}, ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	s.of[key] = min(s.of[key]+n, driver.MaxRate)
+	return coord.Result{Remaining: l.Rate - s.of[key], ResetAfter: l.Per}, nil
+}
+
+func newSums() *sums { return &sums{of: make(map[string]int), may: make(chan error)} }
+
+// Additions that share calls see what they would see one after the other.
+func TestTallySharesCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSums()
+		ta := newTally(s)
+		to := account{"k", time.Minute}
+		var all []*addition
+		var want []int
+		sum := 0
+		for i := range 151 {
+			hits := rand.IntN(4)
+			if i == 1 {
+				synctest.Wait() // the first one's call is under way
+			}
+			all = append(all, ta.add(t.Context(), to, uint64(hits)))
+			sum += hits
+			want = append(want, sum)
+		}
+		close(s.may)
+		for i, a := range all {
+			if err := a.wait(t.Context()); err != nil || a.after != want[i] || a.reset != time.Minute {
+				t.Fatalf("%d: %d, %v, %v: want %d", i, a.after, a.reset, err, want[i])
+			}
+		}
+		synctest.Wait()
+		if s.calls != 4 || len(ta.queues) != 0 { // one, and 150 in calls of 64 at most
+			t.Errorf("%d calls, %d queues left: want 4 and none", s.calls, len(ta.queues))
+		}
+	})
+}
+
+// A counter that is full is above every limit for each addition of a call.
+func TestTallyFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSums()
+		close(s.may)
+		ta := newTally(s)
+		to := account{"k", time.Minute}
+		var all []*addition
+		for range 5 * maxBatch {
+			all = append(all, ta.add(t.Context(), to, 1<<63))
+		}
+		for i, a := range all {
+			if err := a.wait(t.Context()); err != nil || a.after <= maxRequests {
+				t.Fatalf("%d: %d, %v: want it above %d", i, a.after, err, maxRequests)
+			}
+		}
+		if s.of["k"] != driver.MaxRate {
+			t.Errorf("%d: the test does not fill the counter", s.of["k"])
+		}
+	})
+}
+
+// A call lasts as long as the last of those who wait for it. Who leaves leaves alone, and an error is that of one call.
+func TestTallyErrors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSums()
+		ta := newTally(s)
+		to := account{"k", time.Minute}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		long, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		first := ta.add(short, to, 1)
+		synctest.Wait()
+		second, third := ta.add(short, to, 1), ta.add(long, to, 1)
+		if err := first.wait(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("first: %v", err)
+		}
+		if err := second.wait(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("second: %v", err)
+		}
+		synctest.Wait()
+		s.may <- nil
+		if err := third.wait(long); err != nil || third.after != 2 {
+			t.Errorf("third: %d, %v: want 2, for the second is counted", third.after, err)
+		}
+		synctest.Wait()
+		broken := errors.New("broken")
+		a := ta.add(t.Context(), to, 1)
+		synctest.Wait()
+		b := ta.add(t.Context(), to, 1)
+		s.may <- broken
+		s.may <- nil
+		if err := a.wait(t.Context()); !errors.Is(err, broken) {
+			t.Errorf("a: %v", err)
+		}
+		if err := b.wait(t.Context()); err != nil || b.after != 3 {
+			t.Errorf("b: %d, %v", b.after, err)
+		}
+	})
+}
