@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -545,6 +547,43 @@ func TestGRPCDrain(t *testing.T) {
 		done(c.Release(ctx, &coordpb.ReleaseRequest{Id: a.GetId()}))(t)
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A watch tells that the store does not answer, and goes on.
+func TestGRPCWatchTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startGRPC(t, "url: troubled://")
+		watch := done(w.dial("").Watch(t.Context(), &coordpb.WatchRequest{Key: "hidden"}))(t)
+		if a := done(watch.Recv())(t); a.GetError().GetCode() != "unavailable" || a.GetError().GetMessage() == "" {
+			t.Errorf("%v", a)
+		}
+		go func() { _ = w.end() }()
+		_, err := watch.Recv()
+		wantCode(t, err, codes.Unavailable, "closed")
+	})
+}
+
+// A connection whose other side shows no life is closed.
+func TestGRPCCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startGRPC(t, "")
+		c, err := w.l.DialContext(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+			t.Fatal(err)
+		}
+		if err := http2.NewFramer(c, nil).WriteSettings(); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		_, _ = io.Copy(io.Discard, c) // pings, and no answer to them
+		if took := time.Since(began); took > pingTime+pongTime {
+			t.Errorf("closed after %v", took)
 		}
 	})
 }

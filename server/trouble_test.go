@@ -17,8 +17,8 @@ import (
 	"github.com/coordgo/coord/driver"
 )
 
-// troubled is a store that grants at most 7.5 s, does not renew a key that begins with "stale", and unlocks none that
-// begins with "stuck".
+// troubled is a store that grants at most 7.5 s, does not renew a key that begins with "stale", unlocks none that begins
+// with "stuck", and shows none that begins with "hidden".
 type troubled struct{ driver.Backend }
 
 func init() {
@@ -43,6 +43,13 @@ func (s troubled) Renew(ctx context.Context, key string, r driver.Request) (driv
 }
 
 func (troubled) RenewAll(context.Context, []driver.Hold) []driver.Renewal { return nil }
+
+func (s troubled) Inspect(ctx context.Context, key string) (driver.Holder, error) {
+	if strings.HasPrefix(key, "hidden") {
+		return driver.Holder{}, driver.ErrUnavailable
+	}
+	return s.Backend.Inspect(ctx, key)
+}
 
 func (s troubled) Unlock(ctx context.Context, key, id string) error {
 	if strings.HasPrefix(key, "stuck") {
