@@ -35,7 +35,7 @@ const (
 	minPing   = 5 * time.Second // who pings more often is sent away
 	idleTime  = 2 * time.Minute
 	maxHeader = 16 << 10
-	buffer    = 4 << 10  // for reading, and for writing while there is something to write
+	buffer    = 4 << 10  // for reading, and one for writing
 	ahead     = 64 << 10 // what may be under way to a stream, and to a connection, before it is read
 
 	// renewals are the calls of a connection besides max_requests, which are not counted.
@@ -53,7 +53,6 @@ func (s *Server) newGRPC() *grpc.Server {
 		grpc.ConnectionTimeout(ioTime),
 		grpc.ReadBufferSize(buffer),
 		grpc.WriteBufferSize(buffer),
-		grpc.SharedWriteBuffer(true),
 		grpc.StaticStreamWindowSize(ahead),
 		grpc.StaticConnWindowSize(ahead),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTime, Time: pingTime, Timeout: pongTime}),
