@@ -41,8 +41,8 @@
 //   - lock: what locks use unless the call says otherwise: ttl, wait, max_hold
 //     and min_hold, each a duration such as 30s; fair and renew, true or false.
 //   - serve: how package server gives the store to other languages: listen, grpc_listen, plaintext, tls, callers,
-//     ad_hoc_limits, max_wait, drain, max_holds, max_requests and max_connections; envoy is for Envoy's rate limits; see
-//     [Serve].
+//     ad_hoc_limits, page, max_wait, drain, max_holds, max_requests and max_connections; envoy is for Envoy's rate
+//     limits; see [Serve].
 //   - limits: limits by name. A limit is a string such as "2000/1m",
 //     "2000/1m burst=200" or "2000/1m fixed-window", or a mapping of rate, per,
 //     burst and algorithm, and of lease: true, or a mapping of max, for and lessees, takes

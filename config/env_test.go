@@ -48,7 +48,7 @@ lock: {ttl: 1s, wait: 1s, max_hold: 1m, min_hold: 1s, fair: true, renew: true}
 		"COORD_URL": "redis://h", "COORD_PREFIX": "7", "COORD_REQUIRE": "wake, scope-hosts", "COORD_FAILURE_POLICY": "open", "COORD_BEST_EFFORT": "false", "COORD_OVERRIDES": "true",
 		"COORD_LOCK_TTL": "2s", "COORD_LOCK_WAIT": "3s", "COORD_LOCK_MAX_HOLD": "4s", "COORD_LOCK_MIN_HOLD": "5ms", "COORD_LOCK_FAIR": "false", "COORD_LOCK_RENEW": "false",
 		"COORD_SERVE_LISTEN": "localhost:1", "COORD_SERVE_GRPC_LISTEN": "unix:/s", "COORD_SERVE_PLAINTEXT": "true", "COORD_SERVE_AD_HOC_LIMITS": "true", "COORD_SERVE_MAX_WAIT": "6s", "COORD_SERVE_DRAIN": "7s",
-		"COORD_SERVE_MAX_HOLDS": "8", "COORD_SERVE_MAX_REQUESTS": "9", "COORD_SERVE_MAX_CONNECTIONS": "10",
+		"COORD_SERVE_PAGE": "none", "COORD_SERVE_MAX_HOLDS": "8", "COORD_SERVE_MAX_REQUESTS": "9", "COORD_SERVE_MAX_CONNECTIONS": "10",
 		"COORD_LIMITS": "of no meaning", "COORD_LOCK": "backup", // as coord lock sets for its command
 	}
 	for _, path := range []string{path, ""} { // with a file, and alone
@@ -59,7 +59,7 @@ lock: {ttl: 1s, wait: 1s, max_hold: 1m, min_hold: 1s, fair: true, renew: true}
 		if c.URL != "redis://h" || c.Prefix != "7" || c.FailurePolicy != coord.FailOpen || c.BestEffort || !c.Overrides ||
 			!reflect.DeepEqual(c.Require, []driver.Claim{driver.Wake, driver.ScopeHosts}) ||
 			!reflect.DeepEqual(c.Serve, config.Serve{
-				Listen: "localhost:1", GRPCListen: "unix:/s", Plaintext: true, AdHocLimits: true, MaxWait: 6 * time.Second, Drain: 7 * time.Second, MaxHolds: 8, MaxRequests: 9, MaxConnections: 10,
+				Listen: "localhost:1", GRPCListen: "unix:/s", Plaintext: true, AdHocLimits: true, Page: config.PageNone, MaxWait: 6 * time.Second, Drain: 7 * time.Second, MaxHolds: 8, MaxRequests: 9, MaxConnections: 10,
 			}) ||
 			c.Lock != (config.Lock{TTL: 2 * time.Second, Wait: 3 * time.Second, MaxHold: 4 * time.Second, MinHold: 5 * time.Millisecond, NoRenew: true}) {
 			t.Errorf("%q: %+v", path, c)
@@ -71,7 +71,7 @@ lock: {ttl: 1s, wait: 1s, max_hold: 1m, min_hold: 1s, fair: true, renew: true}
 			t.Errorf("%s, which replaces %s, is not tested", v, keys[i])
 		}
 	}
-	if len(variables) != 23 || len(keys) != 23 {
+	if len(variables) != 24 || len(keys) != 24 {
 		t.Errorf("%d variables of %d keys: %v", len(variables), len(keys), variables)
 	}
 }

@@ -174,6 +174,8 @@ func refusals() []struct{ text, want string } {
 		{"serve: {max_holds: 0}", `coord.yaml:1: serve.max_holds: "0": want 1 to 1000000`},
 		{"serve: {max_holds: '5'}", `coord.yaml:1: serve.max_holds: "5": want 1 to 1000000`},
 		{"serve: {max_requests: 2000000}", `coord.yaml:1: serve.max_requests: "2000000": want 1 to 1000000`},
+		{"serve: {page: off}", `coord.yaml:1: serve.page: "off": want none, read or act`},
+		{"serve: {page: true}", `coord.yaml:1: serve.page: "true": want none, read or act`},
 		{"serve: {ad_hoc_limits: yes}", `coord.yaml:1: serve.ad_hoc_limits: "yes": want true or false`},
 		{"serve: {listen: '0.0.0.0:1'}", `coord.yaml:1: serve.listen: "0.0.0.0:1": other machines can connect: want callers`},
 		{"serve: {grpc_listen: '0.0.0.0:1'}", `coord.yaml:1: serve.grpc_listen: "0.0.0.0:1": other machines can connect: want callers`},

@@ -168,7 +168,7 @@ var accepted = []string{
 	"", "{}", "url: redis://h", "url: 'redis+sentinel://u:${A}@h1,h2/main?sentinel_password=${file:/x}'", "url: {locks: 'etcd://h', limits: 'redis://h'}",
 	"require: []", "failure_policy: closed", "best_effort: false", "lock: {}", "lock: {ttl: 1h30m0.5s}", "lock: {wait: 250us, max_hold: 1.s, min_hold: .5s}",
 	"limits: {}", "limits: {a: {rate: 1, per: 1s, lease: true}}", "limits: {a: {rate: 1, per: 1s, lease: false}}", "limits: {a: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}, b: {rate: 9, per: 1s, lease: {max: 5, for: 20ms, lessees: 3}}}", "limits: {a: 10/s}", "limits: {a: 2000/min, b: 10 per second, c: 5 / 5 minutes burst=3}", "rules: [{name: a, limits: [10 per second]}]", "limits: {a: '5/100ms token-bucket burst=7'}", "limits: {'a b/c': {per: 1s, rate: 1}}",
-	"serve: {}", "serve: {listen: 'unix:/run/coord.sock', grpc_listen: '127.0.0.1:8471', max_wait: 5m, drain: 1s, max_holds: 5, max_requests: 6, max_connections: 7, ad_hoc_limits: true}",
+	"serve: {}", "serve: {listen: 'unix:/run/coord.sock', grpc_listen: '127.0.0.1:8471', max_wait: 5m, drain: 1s, max_holds: 5, max_requests: 6, max_connections: 7, ad_hoc_limits: true, page: act}",
 	"serve: {envoy: {files: [/etc/ratelimit, b.yaml], merge_domains: true, shadow: false, quota: true, headers: true, metadata: true}}",
 	served, "serve: {listen: '[::1]:80', tls: {certificate: a, key: b, client_ca: c}, callers: [{name: a, certificate: b.example, allow: [{rights: [read]}]}]}",
 	"rules: []", "rules: [{name: a, limits: [1/1s]}]", "rules: [{name: a, final: true, match: {}}]", "rules: [{name: a, match: {methods: [PURGE], path: /a, exact_slash: true}, final: true}]",

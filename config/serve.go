@@ -24,6 +24,8 @@ type Serve struct {
 	Plaintext bool
 	// AdHocLimits allows limits that the file does not have.
 	AdHocLimits bool
+	// Page is what the page for people at "/" does; "" is [PageRead].
+	Page Page
 	// Callers are who may do what; without any, everybody who can connect has all rights but Break.
 	Callers []Caller
 	// MaxWait bounds the wait of a request, Drain that for remote holders at the end.
@@ -48,6 +50,16 @@ type Allow struct {
 	Prefix string
 	Rights []Right
 }
+
+// Page is what the page for people does.
+type Page string
+
+// What the page does.
+const (
+	PageNone Page = "none" // there is no page
+	PageRead Page = "read" // it shows locks, limits and the store
+	PageAct  Page = "act"  // it also breaks locks and resets limits, for callers with the right Break
+)
 
 // Right is what a caller may do.
 type Right string
@@ -86,6 +98,7 @@ func (s Serve) WithDefaults() Serve {
 	s.Listen = cmp.Or(s.Listen, DefaultListen)
 	s.MaxWait, s.Drain = cmp.Or(s.MaxWait, DefaultMaxWait), cmp.Or(s.Drain, DefaultDrain)
 	s.MaxHolds, s.MaxRequests = cmp.Or(s.MaxHolds, DefaultMaxHolds), cmp.Or(s.MaxRequests, DefaultMaxRequests)
+	s.Page = cmp.Or(s.Page, PageRead)
 	s.MaxConnections = cmp.Or(s.MaxConnections, DefaultMaxConnections)
 	return s
 }
@@ -185,6 +198,7 @@ func (c *Config) serveValues() (list []Value) {
 	}
 	add("plaintext", s.Plaintext)
 	add("ad_hoc_limits", s.AdHocLimits)
+	add("page", s.Page)
 	add("max_wait", s.MaxWait)
 	add("drain", s.Drain)
 	add("max_holds", s.MaxHolds)

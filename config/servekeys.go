@@ -47,6 +47,7 @@ func (p *parser) serveFields(s *Serve) []field {
 		{"grpc_listen", func(key string, n *yaml.Node) error { return p.listen(key, n, &s.GRPCListen) }},
 		{"plaintext", p.flag(&s.Plaintext)},
 		{"ad_hoc_limits", p.flag(&s.AdHocLimits)},
+		{"page", func(key string, n *yaml.Node) error { return p.page(key, n, &s.Page) }},
 		{"max_wait", span(&s.MaxWait)},
 		{"drain", span(&s.Drain)},
 		{"max_holds", number(&s.MaxHolds)},
@@ -82,6 +83,19 @@ func (p *parser) envoy(key string, n *yaml.Node, e *Envoy) error {
 		err = p.bad(key, n, "no files: want a list such as [/etc/ratelimit]")
 	}
 	return err
+}
+
+func (p *parser) page(key string, n *yaml.Node, to *Page) error {
+	const want = "none, read or act"
+	name, err := p.text(key, n, want)
+	if err != nil {
+		return err
+	}
+	*to = Page(name)
+	if !slices.Contains([]Page{PageNone, PageRead, PageAct}, *to) {
+		return p.bad(key, n, "%s: want %s", show(name), want)
+	}
+	return nil
 }
 
 func (p *parser) listen(key string, n *yaml.Node, to *string) (err error) {

@@ -18,5 +18,8 @@
 //   - limits.go, reserve.go: limits. envoy.go: those of Envoy, by package server/envoy.
 //   - grpc.go: the calls of gRPC, their callers and bounds. grpclocks.go, grpclimits.go: from a message to an operation
 //     and back. grpchold.go: held streams of gRPC. grpcerrors.go: errors. coordpb: messages and clients.
+//   - page.go: the page for people at "/"; pageview.go, pagerows.go, pagetext.go: what it shows; pageact.go: what it
+//     does; pagesessions.go: who has signed in; page/: its templates, style and script.
+//   - pagesample.go, pagestore.go: what is asked of the store for all who look. pagedecisions.go: what limits decide.
 //   - openapi.go: the description, made of the operations. metrics.go: what is measured.
 package server

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 
+	"github.com/coordgo/coord"
 	_ "github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/config"
 	"github.com/coordgo/coord/server"
@@ -53,4 +54,30 @@ func ExampleOptions() {
 	options := server.Options{Log: slog.New(slog.DiscardHandler), Metrics: http.NotFoundHandler()}
 	fmt.Println(options.Meter == nil)
 	// Output: true
+}
+
+// The page at "/" shows how many requests are denied if the client tells the server of its decisions.
+func ExampleDecisions() {
+	ctx := context.Background()
+	cfg, err := config.Parse("coord.yaml", []byte("{url: memory://, limits: {mail: 1/1h}}"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	decisions := new(server.Decisions)
+	client, err := cfg.Open(ctx, coord.WithObserver(decisions.Observer()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	s, err := server.New(ctx, client, server.Options{Log: slog.New(slog.DiscardHandler), Decisions: decisions})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/", nil))
+	fmt.Println(w.Code, strings.Contains(w.Body.String(), "1 of 1"))
+	// Output: 200 true
 }

@@ -187,7 +187,9 @@ func (s *Server) told(seen *recorder, r *http.Request) {
 }
 
 // open are the routes that need no token.
-var open = []string{"GET /livez", "GET /readyz", healthpb.Health_Check_FullMethodName, healthpb.Health_Watch_FullMethodName}
+var open = append([]string{
+	"GET /livez", "GET /readyz", healthpb.Health_Check_FullMethodName, healthpb.Health_Watch_FullMethodName,
+}, pageOpen...)
 
 // often are the routes whose requests are many, and say little where they were answered.
 var often = append(slices.Clip(open), envoyRoute, envoyMethod)

@@ -54,27 +54,30 @@ func (s *Server) inspect(ctx context.Context, c *caller, q *keyRequest) (*holder
 
 // holders are those of a key in every mode.
 func (s *Server) holders(ctx context.Context, key string) (*holdersAnswer, error) {
-	a := &holdersAnswer{Holders: []holderAnswer{}}
+	list, err := s.holdersIn(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	a := (&change{holders: list}).answer()
+	return &a, nil
+}
+
+func (s *Server) holdersIn(ctx context.Context, key string) (list []coord.Holder, err error) {
 	h, err := s.client.Inspect(ctx, key)
 	switch {
 	case err == nil:
-		a.Holders = append(a.Holders, newHolderAnswer(h))
+		list = append(list, h)
 	case !errors.Is(err, coord.ErrNotHeld):
 		return nil, err
 	}
 	for _, view := range []*coord.Shared{s.client.ReadWrite().Read(), s.client.Semaphore(1)} {
 		holders, err := view.Holders(ctx, key)
-		if errors.Is(err, coord.ErrUnsupported) {
-			continue
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, coord.ErrUnsupported) {
 			return nil, err
 		}
-		for _, h := range holders {
-			a.Holders = append(a.Holders, newHolderAnswer(h))
-		}
+		list = append(list, holders...)
 	}
-	return a, nil
+	return list, nil
 }
 
 type listRequest struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.uber.org/goleak"
 
+	"github.com/coordgo/coord"
 	_ "github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/config"
 )
@@ -45,12 +46,13 @@ func start(t *testing.T, text string) *kit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := cfg.Open(t.Context())
+	decisions := new(Decisions)
+	client, err := cfg.Open(t.Context(), coord.WithObserver(decisions.Observer()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	s, err := New(t.Context(), client, Options{Log: quiet})
+	s, err := New(t.Context(), client, Options{Log: quiet, Decisions: decisions})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,8 @@ type Options struct {
 	Meter metric.MeterProvider
 	// Metrics answers GET /metrics; nil: there is no such path.
 	Metrics http.Handler
+	// Decisions are of the client's limits, for the page; nil: the page does not show how many are denied.
+	Decisions *Decisions
 }
 
 // Server gives locks and limits to programs in other languages, by HTTP with JSON and by gRPC. Make it with [New]. It
@@ -85,7 +87,7 @@ func New(ctx context.Context, client *config.Client, o Options) (*Server, error)
 		return nil, err
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.routes(o.Metrics)
+	s.routes(o.Metrics, o.Decisions)
 	s.grpc = s.newGRPC()
 	if err := s.newEnvoy(o); err != nil {
 		return nil, err
@@ -94,7 +96,7 @@ func New(ctx context.Context, client *config.Client, o Options) (*Server, error)
 }
 
 // routes makes the paths.
-func (s *Server) routes(metrics http.Handler) {
+func (s *Server) routes(metrics http.Handler, d *Decisions) {
 	all := operations()
 	for _, op := range all {
 		s.mux.HandleFunc("POST "+op.path, func(w http.ResponseWriter, r *http.Request) {
@@ -124,6 +126,7 @@ func (s *Server) routes(metrics http.Handler) {
 	if metrics != nil {
 		s.mux.Handle("GET /metrics", metrics)
 	}
+	s.servePage(d)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fail(w, errNoPath) })
 }
 

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -138,6 +139,29 @@ func TestServeLeavesLeases(t *testing.T) {
 	}
 	if r := u.run("lock", "job", "--no-wait", "--", "true"); r.code != 75 {
 		t.Errorf("the lock after the server's end: %+v", r)
+	}
+}
+
+// The page shows what the server has granted, and counts what it denies.
+func TestServeShowsPage(t *testing.T) {
+	s := newUser(t, "memory://").serve("limits: {mail: 1/1h}")
+	s.post("/v1/locks/acquire", `{"key":"job","name":"web-3"}`)
+	for range 2 {
+		s.post("/v1/limits/take", `{"key":"mail"}`)
+	}
+	got, err := http.Get(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	page, err := io.ReadAll(got.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{"job": true, "web-3": true, "0 of 1": true, "<dt>Denied a second</dt><dd>": true, "<dd>–</dd>": false} {
+		if strings.Contains(string(page), text) != want {
+			t.Errorf("%q on the page: %v\n%s", text, !want, page)
+		}
 	}
 }
 

@@ -73,7 +73,8 @@ func (a *App) runServe(ctx context.Context, cfg *config.Config, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	client, err := OpenConfig(ctx, cfg, coord.WithObserver(observer), coord.WithLogger(log))
+	decisions := new(server.Decisions)
+	client, err := OpenConfig(ctx, cfg, coord.WithObserver(observer), coord.WithObserver(decisions.Observer()), coord.WithLogger(log))
 	if err != nil {
 		return Cause(ctx, err)
 	}
@@ -85,7 +86,7 @@ func (a *App) runServe(ctx context.Context, cfg *config.Config, log *slog.Logger
 		log.Warn(OneLine(err))
 		err = nil
 	}()
-	s, err := server.New(ctx, client, server.Options{Log: log, Meter: meters, Metrics: metrics})
+	s, err := server.New(ctx, client, server.Options{Log: log, Meter: meters, Metrics: metrics, Decisions: decisions})
 	if err != nil {
 		return Cause(ctx, Exit(ExitConfig, "serve: %w", err))
 	}

@@ -1,0 +1,217 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coordgo/coord/config"
+)
+
+// page is what a person sees at "/". The server makes all of it from templates. The script of the page only puts newer
+// parts in the place of older ones, and counts leases down.
+type page struct {
+	s        *Server
+	sampler  *sampler
+	sessions sessions
+	began    time.Time
+}
+
+//go:embed page
+var pageFiles embed.FS
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"pieces": pieces, "plain": plain, "span": span, "rate": rate,
+}).ParseFS(pageFiles, "page/*.html"))
+
+// pageAssets are what the page refers to, with their sum, so that a browser may keep them.
+var pageAssets = []string{"page.css", "page.js", "icon.svg"}
+
+var assetsSum = func() string {
+	sum := sha256.New()
+	for _, name := range pageAssets {
+		text, err := pageFiles.ReadFile("page/" + name)
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		sum.Write(text)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:6])
+}()
+
+// pageOpen are the routes that need no token as others do: the page asks who it is, and has a form to sign in.
+var pageOpen = []string{
+	"GET /{$}", "GET /page/key", "GET /page/events", "GET /page/break", "POST /page/break", "GET /page/reset", "POST /page/reset",
+	"POST /page/sign-in", "POST /page/sign-out", "GET /page/page.css", "GET /page/page.js", "GET /page/icon.svg",
+}
+
+// servePage makes the paths of the page, if there is to be one.
+func (s *Server) servePage(d *Decisions) {
+	if s.cfg.Page == config.PageNone {
+		return
+	}
+	p := &page{s: s, sampler: newSampler(s, d), began: time.Now()}
+	for _, name := range pageAssets {
+		s.mux.HandleFunc("GET /page/"+name, func(w http.ResponseWriter, r *http.Request) {
+			protect(w)
+			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+			http.ServeFileFS(w, r, pageFiles, "page/"+name)
+		})
+	}
+	for path, show := range map[string]func(http.ResponseWriter, *http.Request, *caller){
+		"GET /{$}": p.show, "GET /page/key": p.show, "GET /page/events": p.events, "GET /page/break": p.askBreak,
+		"POST /page/break": p.breakHold, "GET /page/reset": p.askReset, "POST /page/reset": p.reset,
+	} {
+		s.mux.HandleFunc(path, p.known(show))
+	}
+	s.mux.HandleFunc("POST /page/sign-in", p.own(p.signIn))
+	s.mux.HandleFunc("POST /page/sign-out", p.own(p.signOut))
+}
+
+// protect keeps a browser from more than showing an answer: no script, style or picture is from elsewhere or within the
+// text, and no other page shows this one.
+func protect(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "+
+		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// known is a handler for callers, and a form to sign in for all others.
+func (p *page) known(show func(http.ResponseWriter, *http.Request, *caller)) http.HandlerFunc {
+	return p.own(func(w http.ResponseWriter, r *http.Request) {
+		c, err := p.caller(r)
+		if err != nil {
+			p.render(w, http.StatusUnauthorized, "sign-in", &view{Here: r.URL.RequestURI()})
+			return
+		}
+		if seen, ok := w.(*recorder); ok {
+			seen.caller = c.name
+		}
+		err = p.s.enter(c)
+		defer c.requests.Add(-1)
+		if err != nil {
+			p.fail(w, err)
+			return
+		}
+		show(w, r, c)
+	})
+}
+
+// own is a handler for what a browser asks because of the page, and not because of another site.
+func (p *page) own(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		protect(w)
+		if isLink(r) { // the cookie does not come with it: it does when this page asks for itself
+			p.render(w, http.StatusOK, "again", &view{Here: local(r.URL.RequestURI())})
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		_, err := p.s.callers.of(r)
+		if errors.Is(err, errToken) {
+			err = nil // it may have a session, or want one
+		}
+		if kind := r.Header.Get("Content-Type"); err == nil && r.Method == http.MethodPost && kind != "application/x-www-form-urlencoded" {
+			err = &failure{http.StatusUnsupportedMediaType, "media_type", "want a form of this page"}
+		}
+		if err == nil && r.ParseForm() != nil {
+			err = invalid("the form did not come whole")
+		}
+		unhurried(w)
+		if err != nil {
+			p.fail(w, err)
+			return
+		}
+		serve(w, r)
+	}
+}
+
+// caller is who looks: as for other paths, or of a session.
+func (p *page) caller(r *http.Request) (*caller, error) {
+	c, err := p.s.callers.of(r)
+	if errors.Is(err, errToken) {
+		if own := p.sessions.of(r, p.cookie()); own != nil {
+			return own, nil
+		}
+	}
+	return c, err
+}
+
+// isLink reports whether somebody follows a link of another site.
+func isLink(r *http.Request) bool {
+	of := func(name string) string { return r.Header.Get("Sec-Fetch-" + name) }
+	return r.Method == http.MethodGet && of("Mode") == "navigate" && of("Dest") == "document" && strings.HasSuffix(of("Site"), "-site")
+}
+
+// render answers with a template.
+func (p *page) render(w http.ResponseWriter, status int, name string, v *view) {
+	text := executed(name, v)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // who has gone does not read it
+}
+
+func executed(name string, v *view) []byte {
+	var text bytes.Buffer
+	if err := pageTemplate.ExecuteTemplate(&text, name, v); err != nil {
+		panic(err) // a mistake of the template
+	}
+	return text.Bytes()
+}
+
+// fail answers with an error for people.
+func (p *page) fail(w http.ResponseWriter, err error) {
+	status, problem := problemOf(err)
+	p.render(w, status, "failed", &view{Failed: problem.Error.Message})
+}
+
+// show is the page with all that the caller may read, or with one key.
+func (p *page) show(w http.ResponseWriter, r *http.Request, c *caller) {
+	l := p.looking(r, c)
+	defer l.look()()
+	ctx, cancel := context.WithTimeout(r.Context(), answersIn+sampleEvery)
+	defer cancel()
+	v := l.first(ctx)
+	p.render(w, http.StatusOK, "page", v)
+}
+
+// events sends each part of the page that has changed, until the caller leaves or the server ends: the event of a part has
+// its HTML. The event "ends" has the ends of leases that have changed, so that a renewal sends no HTML.
+func (p *page) events(w http.ResponseWriter, r *http.Request, c *caller) {
+	l := p.looking(r, c)
+	defer l.look()()
+	out, sent, ends := newStream(w), make(map[string]string), make(map[string]int64)
+	for {
+		v, news := l.see()
+		v.Live = true
+		if changed := v.changedEnds(ends); len(changed) > 0 && out.send("ends", changed) != nil {
+			return
+		}
+		for _, part := range v.parts() {
+			html := string(executed(part, v))
+			if html != sent[part] && out.send(part, html) != nil {
+				return
+			}
+			sent[part] = html
+		}
+		select {
+		case <-news:
+		case <-time.After(2 * beat):
+		case <-r.Context().Done():
+			return
+		case <-p.s.ending.Done(): // which was told: who looks comes back
+			return
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const paged = `
+limits: {web: 9/1h, other: 9/1h}
+serve:
+  page: act
+  callers:
+    - {name: web, token: "web-web-web-web-web", allow: [{prefix: web, rights: [take, lock, read]}]}
+    - {name: all, token: "all-all-all-all-all", allow: [{rights: [read, take, lock, break]}]}
+    - {name: blind, token: "blind-blind-blind", allow: [{rights: [lock, break]}]}
+`
+
+// signIn gives what makes a request one of a session.
+func (k *kit) signIn(token string) func(*http.Request) {
+	k.t.Helper()
+	w := k.visit(http.MethodPost, "/page/sign-in", url.Values{"token": {token}, "here": {"/?q=a"}})
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/?q=a" {
+		k.t.Fatalf("signing in: %d, %v", w.Code, w.Header())
+	}
+	cookie := w.Result().Cookies()[0]
+	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || strings.Contains(cookie.Value, token) || len(cookie.Value) < 32 {
+		k.t.Errorf("cookie %v", cookie)
+	}
+	return func(r *http.Request) { r.AddCookie(cookie) }
+}
+
+// Who has signed in sees what the caller may read, until it signs out or the session is over.
+func TestPageSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, paged)
+		web, all := bearer("web-web-web-web-web"), bearer("all-all-all-all-all")
+		k.post(acquirePath, `{"key":"web/1","ttl_ms":80000000}`, web).ok(t)
+		k.post(acquirePath, `{"key":"secret/1","ttl_ms":80000000}`, all).ok(t)
+		for what, got := range map[string]*httptest.ResponseRecorder{
+			"nobody":         k.visit(http.MethodGet, "/", nil),
+			"another cookie": k.visit(http.MethodGet, "/page/events", nil, with("Cookie", "coord=a")),
+			"a wrong token":  k.visit(http.MethodPost, "/page/sign-in", url.Values{"token": {"web"}}),
+			"no token":       k.visit(http.MethodPost, "/page/sign-in", nil),
+		} {
+			if got.Code != http.StatusUnauthorized || !strings.Contains(got.Body.String(), "<h1>Sign in</h1>") || len(got.Result().Cookies()) > 0 {
+				t.Errorf("%s: %d %s", what, got.Code, got.Body)
+			}
+		}
+		for _, who := range []func(*http.Request){k.signIn("web-web-web-web-web"), web} {
+			page := k.page("/", who)
+			has(t, page, true, "web/1", ">web<", "<dt>Holds</dt><dd>1</dd>")
+			has(t, page, false, "secret/1", ">other<", "/page/reset")
+			has(t, k.page("/page/key?key=secret/1", who), true, "Nobody holds this key.")
+		}
+		session := k.signIn("all-all-all-all-all")
+		has(t, k.page("/", session), true, "web/1", "secret/1", ">other<", "Sign out", "/page/reset?key=web")
+		has(t, k.page("/", k.signIn("blind-blind-blind")), false, "web/1", "secret/1")
+		if a := k.post(acquirePath, `{"key":"web/2"}`, session); a.code() != "unauthenticated" {
+			t.Errorf("a session is good for more than the page: %v", a.body)
+		}
+		if w := k.visit(http.MethodPost, "/page/sign-out", nil, session); w.Code != http.StatusSeeOther || w.Result().Cookies()[0].MaxAge >= 0 {
+			t.Errorf("signing out: %d %v", w.Code, w.Header())
+		}
+		if w := k.visit(http.MethodGet, "/", nil, session); w.Code != http.StatusUnauthorized {
+			t.Errorf("after signing out: %d", w.Code)
+		}
+		first := k.signIn("all-all-all-all-all")
+		for range maxSessions - 1 {
+			time.Sleep(time.Second)
+			session = k.signIn("all-all-all-all-all")
+		}
+		_ = k.page("/", first)
+		last := k.signIn("all-all-all-all-all")
+		for what, tc := range map[string]struct {
+			who  func(*http.Request)
+			code int
+		}{"the oldest of too many": {first, 401}, "one before": {session, 200}, "the last": {last, 200}} {
+			if w := k.visit(http.MethodGet, "/", nil, tc.who); w.Code != tc.code {
+				t.Errorf("%s: %d", what, w.Code)
+			}
+		}
+		time.Sleep(sessionTime)
+		if w := k.visit(http.MethodGet, "/", nil, last); w.Code != http.StatusUnauthorized {
+			t.Errorf("after %v: %d", sessionTime, w.Code)
+		}
+	})
+}
+
+// Where somebody goes on after signing in is nowhere else than here.
+func TestPageLocal(t *testing.T) {
+	for here, want := range map[string]string{
+		"/": "/", "/?q=a": "/?q=a", "/page/key?key=%ff": "/page/key?key=%ff", "": "/", "https://evil.example/": "/", "//evil.example/": "/",
+		"/page/break?key=a": "/", `/\evil.example`: "/", "javascript:alert(1)": "/", "%": "/",
+	} {
+		if got := local(here); got != want {
+			t.Errorf("%q: %q, want %q", here, got, want)
+		}
+	}
+}
+
+// Another site makes the page do nothing, and sees nothing of it. Its links lead to the page.
+func TestPageOfOtherSites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, paged)
+		k.post(acquirePath, `{"key":"held"}`, bearer("all-all-all-all-all")).ok(t)
+		session := k.signIn("all-all-all-all-all")
+		cross := with("Sec-Fetch-Site", "cross-site")
+		for path, method := range map[string]string{
+			"/": http.MethodGet, "/page/events": http.MethodGet, "/page/break?key=held&id=x&mode=exclusive": http.MethodPost,
+			"/page/reset?key=web&limit=9/1h": http.MethodPost, "/page/sign-in": http.MethodPost, "/page/sign-out": http.MethodPost,
+		} {
+			if w := k.visit(method, path, url.Values{"token": {"all-all-all-all-all"}}, session, cross); w.Code != http.StatusForbidden || strings.Contains(w.Body.String(), "held") {
+				t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
+			}
+		}
+		w := k.visit(http.MethodGet, "/page/key?key=held", nil, cross, with("Sec-Fetch-Mode", "navigate"), with("Sec-Fetch-Dest", "document"))
+		if w.Code != http.StatusOK {
+			t.Errorf("a link: %d", w.Code)
+		}
+		has(t, w.Body.String(), true, `<meta http-equiv="refresh" content="0">`, `href="/page/key?key=held"`)
+		has(t, w.Body.String(), false, "Lease left")
+		if w := k.visit(http.MethodGet, "/", nil, func(r *http.Request) { r.Host = "evil.example" }); w.Code != http.StatusUnauthorized {
+			t.Errorf("with callers, any name will do: %d", w.Code)
+		}
+		if w := start(t, "").visit(http.MethodGet, "/", nil, func(r *http.Request) { r.Host = "evil.example" }); w.Code != http.StatusForbidden {
+			t.Errorf("without callers, another name: %d", w.Code)
+		}
+	})
+}
+
+// breakPath is the path of the page that asks whether to break the only hold of a key.
+func (k *kit) breakPath(key string, who func(*http.Request)) string {
+	k.t.Helper()
+	_, rest, ok := strings.Cut(k.page("/page/key?key="+key, who), `href="/page/break?`)
+	if !ok {
+		k.t.Fatalf("nothing to break on the page of %s", key)
+	}
+	path, _, _ := strings.Cut(rest, `"`)
+	return "/page/break?" + strings.ReplaceAll(path, "&amp;", "&")
+}
+
+// how is what a form says about a hold.
+func how(what string) url.Values { return url.Values{"how": {what}} }
+
+// The page asks, and then breaks a hold, frees a key or resets a limit, for those who may.
+func TestPageActs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, paged)
+		all, web := k.signIn("all-all-all-all-all"), k.signIn("web-web-web-web-web")
+		held := k.post(acquirePath, `{"key":"web1"}`, bearer("web-web-web-web-web")).ok(t)
+		path := k.breakPath("web1", all)
+		has(t, k.page(path, all), true, "Break this hold?", "web1", "in at most 30 s")
+		for what, w := range map[string]*httptest.ResponseRecorder{
+			"who may not asks":    k.visit(http.MethodGet, path, nil, web),
+			"who may not":         k.visit(http.MethodPost, path, how("break"), web),
+			"now, not knowing":    k.visit(http.MethodPost, path, how("free"), all),
+			"no choice":           k.visit(http.MethodPost, path, nil, all),
+			"another choice":      k.visit(http.MethodPost, path, url.Values{"how": {"burn"}}, all),
+			"another form":        k.visit(http.MethodPost, path, how("break"), all, with("Content-Type", "multipart/form-data")),
+			"half a form":         k.visit(http.MethodPost, path, how("break"), all, func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader("how=break&a=%zz")) }),
+			"a form without end":  k.visit(http.MethodPost, path, url.Values{"how": {"break"}, "a": {strings.Repeat("a", maxBody)}}, all),
+			"another hold":        k.visit(http.MethodPost, "/page/break?key=web1&id=x&mode=exclusive", how("break"), all),
+			"another mode":        k.visit(http.MethodPost, strings.Replace(path, "exclusive", "read", 1), how("break"), all),
+			"a limit, may not":    k.visit(http.MethodPost, "/page/reset?key=web&limit=9%2F1h", nil, web),
+			"a limit, not there":  k.visit(http.MethodPost, "/page/reset?key=web&limit=8%2F1h", nil, all),
+			"a limit, asks for 2": k.visit(http.MethodGet, "/page/reset?key=web2&limit=9%2F1h", nil, all),
+		} {
+			if w.Code < 400 || w.Code >= 500 {
+				t.Errorf("%s: %d %s", what, w.Code, w.Body)
+			}
+		}
+		k.post(renewPath, id(held), bearer("web-web-web-web-web")).ok(t)
+		w := k.visit(http.MethodPost, path, how("break"), all)
+		if to := w.Header().Get("Location"); w.Code != http.StatusSeeOther || to != "/page/key?done=break&key=web1" {
+			t.Fatalf("breaking: %d %s %s", w.Code, to, w.Body)
+		}
+		has(t, k.page(w.Header().Get("Location"), all), true, "The hold is broken.", "kept taken")
+		w = k.visit(http.MethodPost, path, url.Values{"how": {"free"}, "dead": {"1"}}, all)
+		has(t, k.page(w.Header().Get("Location"), all), true, "The key was freed.", "Nobody holds this key.")
+
+		k.post("/v1/limits/take", `{"key":"web","n":7}`, bearer("all-all-all-all-all")).ok(t)
+		time.Sleep(2 * time.Second)
+		has(t, k.page("/", all), true, "2 of 9")
+		const reset = "/page/reset?key=web&limit=9%2F1h"
+		has(t, k.page(reset, all), true, "Reset this limit?")
+		w = k.visit(http.MethodPost, reset, nil, all)
+		has(t, k.page(w.Header().Get("Location"), all), true, "The limit was reset", "9 of 9")
+	})
+}
+
+// A page that only shows does nothing for anybody, and none is none.
+func TestPageOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, strings.Replace(paged, "page: act", "page: read", 1))
+		all := k.signIn("all-all-all-all-all")
+		k.post(acquirePath, `{"key":"web1"}`, bearer("all-all-all-all-all")).ok(t)
+		has(t, k.page("/page/key?key=web1", all), false, "/page/break")
+		has(t, k.page("/", all), false, "/page/reset")
+		for _, path := range []string{"/page/break?key=web1&id=x&mode=exclusive", "/page/reset?key=web&limit=9%2F1h"} {
+			if w := k.visit(http.MethodPost, path, nil, all); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "serve.page: act") {
+				t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			}
+		}
+		none := start(t, "serve: {page: none}")
+		for _, path := range []string{"/", "/page/events", "/page/page.js"} {
+			if w := none.visit(http.MethodGet, path, nil); w.Code != http.StatusNotFound {
+				t.Errorf("%s: %d", path, w.Code)
+			}
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/driver"
+)
+
+// looking is somebody who looks at the page.
+type looking struct {
+	p      *page
+	c      *caller
+	filter string // what keys and holders contain
+	key    string // the only one to show; "" is all
+	done   string // what was just done; "" is nothing
+	signed bool   // in by a session
+	leaves []func()
+}
+
+func (p *page) looking(r *http.Request, c *caller) *looking {
+	q := r.URL.Query()
+	l := &looking{p: p, c: c, filter: q.Get("q"), key: q.Get("key"), done: wasDone[q.Get("done")]}
+	l.filter = l.filter[:min(len(l.filter), coord.MaxKey)]
+	l.signed = p.sessions.of(r, p.cookie()) == c
+	return l
+}
+
+// look makes the sampler ask the store until leave is called.
+func (l *looking) look() (leave func()) {
+	l.leaves = append(l.leaves, l.p.sampler.look(""))
+	return func() {
+		for _, leave := range l.leaves {
+			leave()
+		}
+	}
+}
+
+// prefix is how the keys begin that have to be listed by themselves, because there are too many of all, or because the
+// store lists none. The sampler lists them from then on.
+func (l *looking) prefix(seen *scene) string {
+	prefix := cmp.Or(l.key, l.filter)
+	if all := seen.locks[""]; prefix == "" || !all.more && !all.ours {
+		return ""
+	}
+	if len(l.leaves) == 1 {
+		l.leaves = append(l.leaves, l.p.sampler.look(prefix))
+	}
+	return prefix
+}
+
+// first is what to show to begin with. It waits for the store, until ctx ends.
+func (l *looking) first(ctx context.Context) *view {
+	seen := l.p.sampler.await(ctx, "", l.done != "")
+	if prefix := l.prefix(&seen); prefix != "" {
+		l.p.sampler.await(ctx, prefix, l.done != "")
+	}
+	v, _ := l.see()
+	return v
+}
+
+// see is what is known, and a channel that is closed when more is.
+func (l *looking) see() (*view, <-chan struct{}) {
+	seen, news := l.p.sampler.now()
+	prefix := l.prefix(&seen)
+	v := l.view()
+	v.locks(l, seen.locks[prefix], prefix)
+	v.limits(l, &seen)
+	v.store(l.p, &seen)
+	v.state(&seen)
+	return v, news
+}
+
+func (l *looking) view() *view {
+	return &view{
+		Filter: l.filter, Key: l.key, Done: l.done, Caller: l.c.name, Signed: l.signed, Now: time.Now(),
+		Draining: l.p.s.draining.Load(),
+	}
+}
+
+// view is what one template or another shows.
+type view struct {
+	Here         string // where to go on after signing in
+	Failed, Done string // what came of a request
+
+	Filter, Key string
+	Caller      string
+	Signed      bool
+	Live        bool // the event "ends" tells when leases end
+	Draining    bool
+	Now         time.Time
+	State       stateView
+	Locks       locksView
+	Limits      limitsView
+	Store       storeView
+	Hold        *lockRow  // to break
+	Limit       *limitRow // to reset
+}
+
+// Asset is the path of a file of the page.
+func (v *view) Asset(name string) string { return "/page/" + name + "?" + assetsSum }
+
+// parts are the templates that show what changes, and the ids of their elements.
+func (v *view) parts() []string {
+	if v.Key != "" {
+		return []string{"state", "trouble", "holds"}
+	}
+	return []string{"state", "trouble", "tiles", "locks", "limits", "store"}
+}
+
+// With is a row with what its template has to know of the view.
+func (v *view) With(r lockRow) any {
+	return struct {
+		Live bool
+		Row  lockRow
+	}{v.Live, r}
+}
+
+// stateView says how far to believe the page.
+type stateView struct {
+	Class, Word, Text string
+	Since, At         time.Time
+}
+
+func (v *view) state(seen *scene) {
+	v.State.At = v.Locks.At
+	switch {
+	case seen.pinged.IsZero():
+		v.State.Class, v.State.Word = "warn", "Asking the store"
+	case seen.pingErr != nil:
+		v.State.Class, v.State.Word, v.State.Since, v.State.Text = "fail", "No answer", seen.failing, seen.pingErr.Error()
+	case v.Draining:
+		v.State.Class, v.State.Word = "warn", "Draining"
+	default:
+		v.State.Class, v.State.Word = "ok", "Live"
+	}
+}
+
+type storeView struct {
+	Name, Server, Version string
+	Up                    time.Duration
+	Held                  int
+	Checked               time.Time // zero: not known yet
+	Findings              []driver.Finding
+	OK, Skip, Warn, Fail  int
+	Problem               string
+}
+
+func (v *view) store(p *page, seen *scene) {
+	info := p.s.client.Info()
+	p.s.mu.Lock()
+	held := p.s.live
+	p.s.mu.Unlock()
+	v.Store = storeView{
+		Name: info.Name, Server: info.Server, Version: version, Up: v.Now.Sub(p.began).Truncate(time.Minute), Held: held,
+		Checked: seen.checked, Findings: slices.Clone(seen.findings),
+	}
+	if seen.checkErr != nil {
+		v.Store.Problem = seen.checkErr.Error()
+	}
+	count := map[driver.Level]*int{
+		driver.LevelFail: &v.Store.Fail, driver.LevelWarn: &v.Store.Warn, driver.LevelSkip: &v.Store.Skip, driver.LevelOK: &v.Store.OK,
+	}
+	worst := []driver.Level{driver.LevelFail, driver.LevelWarn, driver.LevelSkip, driver.LevelOK}
+	slices.SortStableFunc(v.Store.Findings, func(a, b driver.Finding) int {
+		return cmp.Compare(slices.Index(worst, a.Level), slices.Index(worst, b.Level))
+	})
+	for _, f := range v.Store.Findings {
+		if n := count[f.Level]; n != nil {
+			*n++
+		}
+	}
+}
+
+// version is that of this module, or of the program that is built with it.
+var version = func() string {
+	const module = "github.com/coordgo/coord/server"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, m := range info.Deps {
+		if m.Path == module && m.Version != "" && m.Version != "(devel)" {
+			return m.Version
+		}
+	}
+	return cmp.Or(info.Main.Version, "unknown")
+}()
