@@ -26,7 +26,7 @@ RACE      = CGO_ENABLED=1 $(GO) test -race -exec 'env CGO_ENABLED=0'
 TOOL      = GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 TOOLS     = cd internal/tools && GOWORK=off $(GO) run
 REPORT    = $(GO) run ./internal/testreport
-STORES    = redis etcd zookeeper memcached postgres network
+STORES    = redis etcd zookeeper memcached postgres network chromium
 comma    := ,
 space    := $(subst ,, )
 REQUIRE   = $(subst $(space),$(comma),$(STORES))

@@ -3,6 +3,8 @@ module github.com/coordgo/coord/internal/repo
 go 1.26.0
 
 require (
+	github.com/chromedp/cdproto v0.160.1
+	github.com/chromedp/chromedp v0.23.1
 	github.com/coordgo/coord v0.1.0
 	github.com/coordgo/coord/server v0.1.0
 	github.com/go-zookeeper/zk v1.0.4
@@ -19,6 +21,7 @@ require (
 	github.com/coordgo/coord/backends/postgres v0.1.0 // indirect
 	github.com/envoyproxy/go-control-plane/envoy v1.37.0 // indirect
 	github.com/envoyproxy/protoc-gen-validate v1.3.3 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
