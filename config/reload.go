@@ -14,6 +14,8 @@ import (
 // token bucket whose burst does, keeps its account under each key; one whose algorithm
 // changes, a window's period or a bucket's rate starts again, and so does a rule with a new name.
 //
+// Who the callers of the section serve are changes too, where there were some: package server then takes them.
+//
 // The other values do not change while a Client is open: a file that has others is
 // refused, as is one with a mistake. Then nothing changes, and the error says why.
 func (c *Client) Reload(ctx context.Context) error {

@@ -221,16 +221,21 @@ func (c *Config) serveValues() (list []Value) {
 	return list
 }
 
-// sameServe refuses another section.
+// sameServe refuses a section that differs in more than who its callers are.
 func (c *Config) sameServe(next *Config) error {
-	if reflect.DeepEqual(c.Serve, next.Serve) {
+	old, now := c.Serve, next.Serve
+	both := len(old.Callers) > 0 && len(now.Callers) > 0
+	if both {
+		old.Callers, now.Callers = nil, nil
+	}
+	if reflect.DeepEqual(old, now) {
 		return nil
 	}
 	at := next.places["serve"]
 	if at.file == "" {
 		at.file = next.name
 	}
-	return at.mistake("serve", "other values: only limits and rules change without a restart")
+	return at.mistake("serve", "other values: only limits, rules and who the callers are change without a restart")
 }
 
 // describeCaller is a caller in one line: "web: lock, take on shop/; read on everything".

@@ -69,12 +69,20 @@ func TestTokensRefused(t *testing.T) {
 	}
 }
 
-// The section does not change while a client is open.
-func TestReloadRefusesServe(t *testing.T) {
-	c, rewrite := opened(t, nil, "limits: {a: 1/1s}\n")
-	rewrite("limits: {a: 1/1s}\nserve: {max_holds: 7}\n")
-	if err := c.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), ":3: serve: other values: only limits and rules change") {
-		t.Errorf("Reload: %v", err)
+// Of the section only who the callers are changes while a client is open, and not whether there are any.
+func TestReloadServe(t *testing.T) {
+	const web, ops = `{name: web, token: 0123456789abcdef, allow: [{rights: [lock]}]}`, `{name: ops, token: 0123456789abcdeg, allow: [{rights: [read]}]}`
+	section := func(text string) string { return "limits: {a: 1/1s}\nserve: {" + text + "}\n" }
+	c, rewrite := opened(t, nil, section("callers: ["+web+"]"))
+	rewrite(section("callers: [" + ops + ", " + web + "]"))
+	if err := c.Reload(t.Context()); err != nil || len(c.Config().Serve.Callers) != 2 || c.Config().Serve.Callers[0].Name != "ops" {
+		t.Errorf("Reload: %v, %v", err, c.Config().Serve)
+	}
+	for _, other := range []string{"", "max_holds: 7", "max_holds: 7, callers: [" + web + "]"} {
+		rewrite(section(other))
+		if err := c.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), ": serve: other values: only limits, rules and who the callers are change") {
+			t.Errorf("%q: Reload: %v", other, err)
+		}
 	}
 }
 

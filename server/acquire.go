@@ -22,7 +22,7 @@ type acquireRequest struct {
 	Mode      string   `json:"mode,omitempty" doc:"exclusive (the default), read, write or permits" enum:"exclusive,read,write,permits"`
 	Permits   int      `json:"permits,omitempty" doc:"How many permits a key has, of mode permits"`
 	Weight    int      `json:"weight,omitempty" doc:"How many of the permits to hold; 1 by default"`
-	Name      string   `json:"name,omitempty" doc:"Who holds it, for people: 1 to 64 printable bytes of ASCII without spaces"`
+	Name      string   `json:"name,omitempty" doc:"Who holds it, for people: 1 to 64 printable bytes of ASCII without spaces, with the caller's name and a slash that come before it"`
 	RequestID string   `json:"request_id,omitempty" doc:"16 to 128 bytes of chance, new for each hold: a repeated request finds the hold of the first"`
 
 	window time.Duration // of a held stream: the most that an answer promises; 0: the TTL
@@ -149,11 +149,8 @@ func (s *Server) plan(c *caller, q *acquireRequest) (p plan, err error) {
 	if q.Weight > 0 {
 		p.opts = append(p.opts, coord.Weight(q.Weight))
 	}
-	if q.Name == "" {
-		q.Name = c.name
-	}
-	if q.Name != "" {
-		p.opts = append(p.opts, coord.HolderName(q.Name))
+	if name := c.called(q.Name); name != "" {
+		p.opts = append(p.opts, coord.HolderName(name))
 	}
 	return p, nil
 }

@@ -1,15 +1,19 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
+	"iter"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/coordgo/coord/config"
@@ -18,16 +22,41 @@ import (
 // caller is who makes requests, and what it has under way.
 type caller struct {
 	name     string // "" is everybody, where the configuration has no callers
-	allow    []config.Allow
+	allow    atomic.Pointer[[]config.Allow]
 	requests atomic.Int64
 	holds    int     // with attempts and reservations, guarded by Server.mu
 	ended    []*hold // the oldest first, guarded by Server.mu
 }
 
+// called is the name of a hold: the caller's, so that an operator knows whose it is, and what the caller calls it.
+func (c *caller) called(name string) string {
+	if c.name != "" && name != "" {
+		return c.name + "/" + name
+	}
+	return cmp.Or(c.name, name)
+}
+
+func newCaller(name string, allow ...config.Allow) *caller {
+	c := &caller{name: name}
+	c.allow.Store(&allow)
+	return c
+}
+
+// rights are those of now.
+func (c *caller) rights() []config.Allow {
+	if allow := c.allow.Load(); allow != nil {
+		return *allow
+	}
+	return nil
+}
+
+// gone reports whether the configuration has the caller no more, so that its streams end.
+func (c *caller) gone() bool { return len(c.rights()) == 0 }
+
 // may is nil if the caller has the right on the key. With a prefix for a key, it is the right on all keys that begin
 // so.
 func (c *caller) may(right config.Right, key string) error {
-	for _, a := range c.allow {
+	for _, a := range c.rights() {
 		if strings.HasPrefix(key, a.Prefix) && slices.Contains(a.Rights, right) {
 			return nil
 		}
@@ -37,35 +66,59 @@ func (c *caller) may(right config.Right, key string) error {
 
 // callers find the caller of a request.
 type callers struct {
-	everybody     *caller // nil if the configuration has callers
+	everybody *caller // nil if the configuration has callers
+	browsers  *http.CrossOriginProtection
+
+	mu            sync.RWMutex // guards what follows
 	byToken       map[[sha256.Size]byte]*caller
 	byCertificate map[string]*caller
-	browsers      *http.CrossOriginProtection
 }
 
-func newCallers(ctx context.Context, cfg *config.Config) (cs callers, err error) {
+func newCallers(ctx context.Context, cfg *config.Config) (*callers, error) {
+	cs := &callers{browsers: http.NewCrossOriginProtection()}
+	if len(cfg.Serve.Callers) == 0 {
+		cs.everybody = newCaller("", config.Allow{Rights: []config.Right{config.Read, config.Take, config.Locks}})
+	}
+	return cs, cs.reload(ctx, cfg)
+}
+
+// reload takes the callers of a configuration. Those that stay keep what they hold. After an error nothing has changed.
+func (cs *callers) reload(ctx context.Context, cfg *config.Config) error {
 	tokens, err := cfg.Tokens(ctx)
 	if err != nil {
-		return cs, err
+		return err
 	}
-	cs.byToken, cs.byCertificate = make(map[[sha256.Size]byte]*caller), make(map[string]*caller)
-	cs.browsers = http.NewCrossOriginProtection()
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	known := make(map[string]*caller)
+	for _, of := range []iter.Seq[*caller]{maps.Values(cs.byToken), maps.Values(cs.byCertificate)} {
+		for c := range of {
+			known[c.name] = c
+		}
+	}
+	byToken, byCertificate := make(map[[sha256.Size]byte]*caller), make(map[string]*caller)
 	for _, given := range cfg.Serve.Callers {
-		c := &caller{name: given.Name, allow: given.Allow}
+		c := cmp.Or(known[given.Name], newCaller(given.Name))
+		known[given.Name] = c
 		if given.Certificate != "" {
-			cs.byCertificate[given.Certificate] = c
+			byCertificate[given.Certificate] = c
 			continue
 		}
 		sum := sha256.Sum256([]byte(tokens[given.Name]))
-		if other := cs.byToken[sum]; other != nil {
-			return cs, fmt.Errorf("serve.callers: %s and %s have one token", other.name, c.name)
+		if other := byToken[sum]; other != nil {
+			return fmt.Errorf("serve.callers: %s and %s have one token", other.name, c.name)
 		}
-		cs.byToken[sum] = c
+		byToken[sum] = c
 	}
-	if len(cfg.Serve.Callers) == 0 {
-		cs.everybody = &caller{allow: []config.Allow{{Rights: []config.Right{config.Read, config.Take, config.Locks}}}}
+	for _, given := range cfg.Serve.Callers {
+		known[given.Name].allow.Store(&given.Allow)
+		delete(known, given.Name)
 	}
-	return cs, nil
+	for _, gone := range known {
+		gone.allow.Store(nil)
+	}
+	cs.byToken, cs.byCertificate = byToken, byCertificate
+	return nil
 }
 
 // of is the caller of r. A page that a browser shows cannot be one: it could make requests of a person who has not
@@ -90,11 +143,13 @@ func (cs *callers) known(host, authorization string, over *tls.ConnectionState) 
 		return cs.everybody, nil
 	}
 	if token, ok := strings.CutPrefix(authorization, "Bearer "); ok {
-		if c := cs.byToken[sha256.Sum256([]byte(token))]; c != nil {
+		if c := cs.withToken(token); c != nil {
 			return c, nil
 		}
 		return nil, errToken
 	}
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
 	if over != nil && len(over.VerifiedChains) > 0 {
 		leaf := over.VerifiedChains[0][0]
 		for _, name := range append(slices.Clip(leaf.DNSNames), leaf.Subject.CommonName) {
@@ -104,6 +159,13 @@ func (cs *callers) known(host, authorization string, over *tls.ConnectionState) 
 		}
 	}
 	return nil, errToken
+}
+
+// withToken is the caller that has this token; nil: nobody.
+func (cs *callers) withToken(token string) *caller {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	return cs.byToken[sha256.Sum256([]byte(token))]
 }
 
 // ownHost reports whether no name server had a say in the name under which the caller knows this server.

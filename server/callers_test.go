@@ -2,12 +2,17 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coordgo/coord/config"
 )
 
 const called = `
@@ -191,4 +196,69 @@ func TestHealth(t *testing.T) {
 		get("/livez", 200)
 		get("/readyz", 503)
 	})
+}
+
+// Callers change with the file: who stays keeps its holds, who is gone renews no more, and what cannot be taken changes
+// nothing.
+func TestReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "coord.yaml")
+		write := func(callers string) {
+			t.Helper()
+			if err := os.WriteFile(path, []byte("url: memory://\nserve: {callers: ["+callers+"]}\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(`{name: web, token: web-web-web-web-web, allow: [{rights: [lock]}]}, {name: old, token: old-old-old-old-old, allow: [{rights: [lock]}]}`)
+		client, err := config.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := startOn(t, client, nil)
+		reload := func() error {
+			t.Helper()
+			if err := client.Reload(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return k.Reload(t.Context())
+		}
+		web, old, renewed := bearer("web-web-web-web-web"), bearer("old-old-old-old-old"), bearer("new-new-new-new-new")
+		mine, its := k.post(acquirePath, `{"key":"a"}`, web).ok(t), k.post(acquirePath, `{"key":"b"}`, old).ok(t)
+		streamed := make(chan answer)
+		go func() { streamed <- k.streamed(`{"key":"c"}`, old) }()
+		synctest.Wait()
+		write(`{name: web, token: new-new-new-new-new, allow: [{rights: [read]}]}, {name: more, token: new-new-new-new-new, allow: [{rights: [read]}]}`)
+		if err := reload(); err == nil || !strings.Contains(err.Error(), "one token") {
+			t.Errorf("two callers with one token: %v", err)
+		}
+		k.post(renewPath, id(mine), web).ok(t)
+		write(`{name: web, token: new-new-new-new-new, allow: [{rights: [read]}]}`)
+		if err := reload(); err != nil {
+			t.Fatal(err)
+		}
+		k.post(renewPath, id(mine), renewed).ok(t)
+		k.post(renewPath, id(mine), web).want(t, http.StatusUnauthorized, "unauthenticated")
+		k.post(renewPath, id(its), old).want(t, http.StatusUnauthorized, "unauthenticated")
+		k.post(acquirePath, `{"key":"d"}`, renewed).want(t, http.StatusForbidden, "forbidden")
+		if a := <-streamed; a.code() != "unauthenticated" {
+			t.Errorf("the stream of a caller that is gone ends with %v", a.body)
+		}
+		time.Sleep(time.Minute)
+		k.post("/v1/locks/list", `{}`, renewed).ok(t)
+	})
+}
+
+// streamed holds keys by a stream to its end, and gives the last event.
+func (k *kit) streamed(body string, edit func(*http.Request)) (last answer) {
+	r := httptest.NewRequestWithContext(k.t.Context(), http.MethodPost, "/v1/locks/hold", strings.NewReader(body))
+	r.Host = "localhost"
+	r.Header.Set("Content-Type", "application/json")
+	edit(r)
+	w := httptest.NewRecorder()
+	k.ServeHTTP(w, r)
+	_, data, _ := strings.Cut(w.Body.String(), "event: error\ndata: ")
+	if err := json.Unmarshal([]byte(data), &last.body); err != nil {
+		k.t.Errorf("%s: %v", w.Body, err)
+	}
+	return last
 }

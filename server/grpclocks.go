@@ -55,7 +55,8 @@ func (l *locksService) Watch(q *coordpb.WatchRequest, stream grpc.ServerStreamin
 	if err := known(q); err != nil {
 		return err
 	}
-	if err := callerIn(stream.Context()).may(config.Read, q.GetKey()); err != nil {
+	c := callerIn(stream.Context())
+	if err := c.may(config.Read, q.GetKey()); err != nil {
 		return err
 	}
 	ctx, cancel := l.s.untilDraining(stream.Context())
@@ -67,6 +68,9 @@ func (l *locksService) Watch(q *coordpb.WatchRequest, stream grpc.ServerStreamin
 	for holders, err := range changes {
 		if ctx.Err() != nil {
 			break
+		}
+		if c.gone() {
+			return errToken
 		}
 		if err := stream.Send(changeOf(&change{holders, err})); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -75,16 +76,27 @@ func (h *hold) promise() (*holdAnswer, error) {
 	case h.ended:
 		return nil, errReleased
 	}
-	for _, l := range h.locks {
-		if err := l.Err(); err != nil {
-			return nil, err // what else is held stays so until the holder must know
-		}
+	if h.c.gone() { // of a stream; others have to show a token each time
+		return nil, errToken
+	}
+	if err := h.lost(); err != nil {
+		return nil, err // what else is held stays so until the holder must know
 	}
 	now, bound, draining := time.Now(), h.bound(), h.s.draining.Load()
 	if until := earlier(now.Add(h.ttl), bound); !draining && until.After(h.until) {
 		h.until = until
 	}
 	return h.answer(max(earlier(h.until, bound).Sub(now), 0), draining), nil
+}
+
+// lost is why one of the locks is held no more.
+func (h *hold) lost() error {
+	for _, l := range h.locks {
+		if err := l.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (h *hold) answer(left time.Duration, draining bool) *holdAnswer {
@@ -110,7 +122,7 @@ func (h *hold) expire() {
 		h.mu.Unlock()
 		return
 	}
-	h.ended, h.reason = true, errExpired
+	h.ended, h.reason = true, cmp.Or[error](h.lost(), errExpired)
 	h.mu.Unlock()
 	h.giveBack()
 }
@@ -120,7 +132,9 @@ func (h *hold) expire() {
 func (h *hold) release(ctx context.Context) (freed bool, err error) {
 	h.mu.Lock()
 	first := !h.ended
-	h.ended = true
+	if first {
+		h.ended, h.reason = true, h.lost()
+	}
 	h.mu.Unlock()
 	if first {
 		h.timer.Stop()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -263,6 +264,43 @@ func TestDrainBounded(t *testing.T) {
 		defer cancel()
 		if err := k.Drain(ctx); err == nil {
 			t.Error("drained, with a hold that lives")
+		}
+	})
+}
+
+// A hold that ends by max_hold says so, to who renews it to the end and to who releases it then.
+func TestMaxHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "lock: {ttl: 9s, max_hold: 20s}")
+		a, began := k.post(acquirePath, `{"key":"job"}`).ok(t), time.Now()
+		for renewed := a; renewed.status == http.StatusOK; renewed = k.post(renewPath, id(a)) {
+			if time.Now().Add(renewed.left()).After(began.Add(20 * time.Second)) {
+				t.Fatalf("%v left, %v after it began", renewed.left(), time.Since(began))
+			}
+			time.Sleep(time.Second)
+		}
+		k.post(renewPath, id(a)).want(t, http.StatusConflict, "max_hold")
+		k.post(releasePath, id(a)).want(t, http.StatusConflict, "max_hold")
+		next := k.post(acquirePath, `{"key":"job","wait_ms":60000}`).ok(t)
+		time.Sleep(10 * time.Second) // nobody renews it, which is another end
+		k.post(renewPath, id(next)).want(t, http.StatusConflict, "lost")
+	})
+}
+
+// Operators see which caller holds a key, whatever it calls itself.
+func TestHolderNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, web := start(t, called), bearer("web-web-web-web-web")
+		for name, shown := range map[string]string{"": "web", "nightly": "web/nightly", strings.Repeat("x", 60): "web/" + strings.Repeat("x", 60)} {
+			a := k.post(acquirePath, fmt.Sprintf(`{"key":"web","name":%q}`, name), web).ok(t)
+			holders := k.post("/v1/locks/inspect", `{"key":"web"}`, web).ok(t).body["holders"].([]any)
+			if got := holders[0].(map[string]any)["name"]; got != shown {
+				t.Errorf("the holder is %v, want %s", got, shown)
+			}
+			k.post(releasePath, id(a), web).ok(t)
+		}
+		for _, name := range []string{"a b", "\n", strings.Repeat("x", 61)} {
+			k.post(acquirePath, fmt.Sprintf(`{"key":"web","name":%q}`, name), web).want(t, http.StatusBadRequest, "invalid")
 		}
 	})
 }

@@ -160,6 +160,11 @@ func (s *Server) take(ctx context.Context, c *caller, q *takeRequest) (*takeAnsw
 	if err != nil {
 		return nil, err
 	}
+	if q.Wait == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, callTime)
+		defer cancel()
+	}
 	switch one := list[0]; {
 	case len(list) > 1 && (q.AtMost || q.Wait > 0):
 		return nil, invalid("at_most or wait_ms with several limits: want neither")

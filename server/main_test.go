@@ -51,6 +51,12 @@ func start(t *testing.T, text string) *kit {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startOn(t, client, decisions)
+}
+
+// startOn makes a Server on a client, which is closed at the end.
+func startOn(t *testing.T, client *config.Client, decisions *Decisions) *kit {
+	t.Helper()
 	t.Cleanup(func() { _ = client.Close() })
 	s, err := New(t.Context(), client, Options{Log: quiet, Decisions: decisions})
 	if err != nil {

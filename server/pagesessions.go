@@ -93,7 +93,7 @@ func (p *page) setCookie(w http.ResponseWriter, id string, age int) {
 // signIn makes a session for who knows the token of a caller.
 func (p *page) signIn(w http.ResponseWriter, r *http.Request) {
 	here := local(r.PostFormValue("here"))
-	c := p.s.callers.byToken[sha256.Sum256([]byte(r.PostFormValue("token")))]
+	c := p.s.callers.withToken(r.PostFormValue("token"))
 	if c == nil {
 		p.render(w, http.StatusUnauthorized, "sign-in", &view{Here: here, Failed: "No caller of this server has this token."})
 		return

@@ -44,7 +44,7 @@ func (m *sampler) locks(ctx context.Context, prefix string, answers bool) (l loc
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	l.prefix, l.asked = prefix, time.Now()
-	anybody := &caller{allow: []config.Allow{{Rights: []config.Right{config.Read}}}}
+	anybody := newCaller("", config.Allow{Rights: []config.Right{config.Read}})
 	found, err := m.s.list(ctx, anybody, &listRequest{prefix})
 	switch {
 	case errors.Is(err, coord.ErrUnsupported):

@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -35,7 +37,10 @@ func (s *Server) ListenGRPC(ctx context.Context) (net.Listener, error) {
 func (s *Server) listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	path, isUnix := strings.CutPrefix(address, "unix:")
-	if !isUnix {
+	switch {
+	case isUnix && runtime.GOOS == "windows":
+		return nil, fmt.Errorf("%s: unix: is not for Windows, where everybody could connect: want host:port", address)
+	case !isUnix:
 		lc.Control = bounded
 		lc.SetMultipathTCP(false) // it has no such option
 		return lc.Listen(ctx, "tcp", address)
@@ -108,22 +113,42 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grpc ...net.Listener
 // ErrUndrained tells that remote holders may still believe in what they hold: do not close the client.
 var ErrUndrained = errors.New("the server ended before the holds of its callers")
 
+// pair is a certificate with its key, of two files. While they are being replaced they may not fit each other.
+type pair struct {
+	cert, key string
+	log       *slog.Logger
+	good      atomic.Pointer[tls.Certificate] // the last ones that fitted
+	bad       atomic.Bool                     // those of now do not, which was logged
+}
+
+func (p *pair) read() error {
+	c, err := tls.LoadX509KeyPair(p.cert, p.key)
+	if err == nil {
+		p.good.Store(&c)
+	}
+	return err
+}
+
+// get is for tls.Config.
+func (p *pair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	err := p.read()
+	if was := p.bad.Swap(err != nil); err != nil && !was {
+		p.log.Error("the certificate was not read again: the one before stays in force", "error", err)
+	}
+	return p.good.Load(), nil
+}
+
 // newTLS is nil where the server speaks plain HTTP.
-func newTLS(cfg config.Serve) (*tls.Config, error) {
+func newTLS(cfg config.Serve, log *slog.Logger) (*tls.Config, error) {
 	if cfg.Certificate == "" {
 		return nil, nil
 	}
 	// The files are read again for each connection, so that a new certificate needs no restart.
-	if _, err := tls.LoadX509KeyPair(cfg.Certificate, cfg.Key); err != nil {
+	p := &pair{cert: cfg.Certificate, key: cfg.Key, log: log}
+	if err := p.read(); err != nil {
 		return nil, err
 	}
-	c := &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(cfg.Certificate, cfg.Key)
-			return &pair, err
-		},
-	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetCertificate: p.get}
 	if cfg.ClientCA == "" {
 		return c, nil
 	}

@@ -238,3 +238,47 @@ serve:
 		t.Error(err)
 	}
 }
+
+// A certificate is replaced file by file: connections get the last one that was whole.
+func TestServeNewCertificate(t *testing.T) {
+	a := newAuthority(t)
+	sign := func() *x509.Certificate {
+		cert, _ := a.sign("server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
+		return cert
+	}
+	first := sign()
+	k := start(t, fmt.Sprintf("serve: {listen: '127.0.0.1:0', tls: {certificate: %q, key: %q}}", a.path("server.crt"), a.path("server.key")))
+	addr, end := k.serve()
+	shown := func() *x509.Certificate {
+		c := a.client("").Transport.(*http.Transport).TLSClientConfig
+		conn, err := tls.Dial("tcp", addr.String(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0]
+	}
+	old, err := os.ReadFile(a.path("server.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := sign()
+	renewed, err := os.ReadFile(a.path("server.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		key  []byte
+		want *x509.Certificate
+	}{{old, first}, {nil, first}, {renewed, second}, {renewed[:40], second}} {
+		if err := os.WriteFile(a.path("server.key"), step.key, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := shown(); !got.Equal(step.want) {
+			t.Errorf("with a key of %d bytes the server shows the certificate %v, want %v", len(step.key), got.SerialNumber, step.want.SerialNumber)
+		}
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+}

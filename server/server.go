@@ -41,7 +41,7 @@ type Server struct {
 	cfg     config.Serve
 	log     *slog.Logger
 	meters  meters
-	callers callers
+	callers *callers
 	mux     *http.ServeMux
 	openapi []byte
 	secure  *tls.Config // nil: plain HTTP
@@ -83,7 +83,7 @@ func New(ctx context.Context, client *config.Client, o Options) (*Server, error)
 	if s.meters, err = newMeters(o.Meter); err != nil {
 		return nil, err
 	}
-	if s.secure, err = newTLS(s.cfg); err != nil {
+	if s.secure, err = newTLS(s.cfg, s.log); err != nil {
 		return nil, err
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
@@ -129,6 +129,11 @@ func (s *Server) routes(metrics http.Handler, d *Decisions) {
 	s.servePage(d)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fail(w, errNoPath) })
 }
+
+// Reload takes the callers of the client's configuration, with their tokens and rights, from then on: call it when
+// [config.Client.Reload] has taken a file. A caller that stays keeps its holds. One that is gone renews and releases
+// nothing more. Tokens are looked up within ctx; after an error the callers are those from before.
+func (s *Server) Reload(ctx context.Context) error { return s.callers.reload(ctx, s.client.Config()) }
 
 // Drain ends the Server without ending what remote holders may believe. It grants no new holds and renews none,
 // and returns when each hold was released or its time is over, or with an error when ctx ends. In that case do not

@@ -110,8 +110,8 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request) {
 // watch tells who holds a key, and then each change, until the caller leaves or the server ends.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	unhurried(w)
-	key, out := r.URL.Query().Get("key"), newStream(w)
-	if err := callerOf(r).may(config.Read, key); err != nil {
+	key, out, c := r.URL.Query().Get("key"), newStream(w), callerOf(r)
+	if err := c.may(config.Read, key); err != nil {
 		_ = out.fail(err)
 		return
 	}
@@ -158,7 +158,11 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 				err = out.send("holders", news.answer())
 			}
 		case <-tick.C:
-			if out.begun {
+			switch {
+			case c.gone():
+				_ = out.fail(errToken)
+				return
+			case out.begun:
 				err = out.send("", nil)
 			}
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // troubled is a store that grants at most 7.5 s, does not renew a key that begins with "stale", unlocks none that begins
-// with "stuck", and shows none that begins with "hidden".
+// with "stuck", and shows none that begins with "hidden". It does not answer who takes permits.
 type troubled struct{ driver.Backend }
 
 func init() {
@@ -57,6 +57,30 @@ func (s troubled) Unlock(ctx context.Context, key, id string) error {
 		return ctx.Err()
 	}
 	return s.Backend.Unlock(ctx, key, id)
+}
+
+func (troubled) TakeOne(ctx context.Context, _ string, _ driver.Limit, _ driver.Ask) (driver.TakenOne, error) {
+	<-ctx.Done()
+	return driver.TakenOne{}, ctx.Err()
+}
+
+func (troubled) Take(ctx context.Context, _ string, _ driver.Limit, _ []driver.Ask) (driver.Taken, error) {
+	<-ctx.Done()
+	return driver.Taken{}, ctx.Err()
+}
+
+// Who takes permits of a store that does not answer is told so, in time.
+func TestTakeBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "url: troubled://\nlimits: {supplier: 3/1s}")
+		for body, most := range map[string]time.Duration{`{"key":"supplier"}`: callTime, `{"key":"supplier","at_most":true}`: callTime, `{"key":"supplier","wait_ms":1000}`: time.Second} {
+			began := time.Now()
+			k.post("/v1/limits/take", body).want(t, http.StatusServiceUnavailable, "unknown_outcome")
+			if took := time.Since(began); took > most+time.Millisecond {
+				t.Errorf("%s: an answer after %v", body, took)
+			}
+		}
+	})
 }
 
 // A store that grants less than was asked: who renews as the answer says holds on.

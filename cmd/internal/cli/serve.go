@@ -27,7 +27,7 @@ to listen, and who may do what. Without it coord listens on 127.0.0.1:8470, for 
 and not for gRPC.
 
 The first line of output is the address, the second that for gRPC. The log, on standard error, has a line for each
-request. A changed file is reloaded: its limits and rules are taken, if it has no mistake.
+request. A changed file is reloaded: its limits, rules and callers are taken, if it has no mistake.
 
 After TERM or INT coord grants and renews nothing more, and ends when every remote holder
 has released or knows that its hold is over, at the latest after serve.drain. A second
@@ -106,7 +106,7 @@ func (a *App) runServe(ctx context.Context, cfg *config.Config, log *slog.Logger
 		grpc = append(grpc, g)
 	}
 	if a.store.file != "" {
-		go client.Watch(ctx, reloadEvery, func(err error) { reloaded(log, err) })
+		go client.Watch(ctx, reloadEvery, func(err error) { reloaded(ctx, s, log, err) })
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx, l, grpc...) }()
@@ -127,9 +127,13 @@ func (a *App) runServe(ctx context.Context, cfg *config.Config, log *slog.Logger
 	}
 }
 
-func reloaded(log *slog.Logger, err error) {
+func reloaded(ctx context.Context, s *server.Server, log *slog.Logger, err error) {
 	if err != nil {
 		log.Error("the file was not reloaded: what it said before stays in force", "error", OneLine(err))
+		return
+	}
+	if err := s.Reload(ctx); err != nil {
+		log.Error("the callers were not reloaded: those from before stay in force", "error", OneLine(err))
 		return
 	}
 	log.Info("the file was reloaded")
