@@ -26,7 +26,7 @@ RACE      = CGO_ENABLED=1 $(GO) test -race -exec 'env CGO_ENABLED=0'
 TOOL      = GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 TOOLS     = cd internal/tools && GOWORK=off $(GO) run
 REPORT    = $(GO) run ./internal/testreport
-STORES    = redis etcd zookeeper memcached postgres network chromium
+STORES    = redis etcd zookeeper memcached postgres network chromium clients
 comma    := ,
 space    := $(subst ,, )
 REQUIRE   = $(subst $(space),$(comma),$(STORES))
@@ -91,6 +91,7 @@ nightly: stores images
 	  ! $(DOCKER) || (cd internal/containers && COORD_TEST_REQUIRE_CONTAINERS=1 $(GO) test $(TESTING) -parallel 2 ./...); } \
 	| $(REPORT) -matrix docs/generated/compatibility.md
 	$(GO) test -count=1 -timeout 2h -v -run TestChaos ./internal/repo/faults -for 5m
+	$(GO) test -count=1 -timeout 1h -v -run TestServeAttack ./cmd/coord -for 5m
 	COORD_SIM_MUTANTS=1 $(GO) test -count=1 -timeout 2h ./internal/sim -seeds 2000
 	scripts/fuzz $(FUZZTIME)
 	scripts/versions

@@ -7,6 +7,9 @@
 //
 // quickstart and chiservice are services under the router chi, for docs/quick-start.md and docs/http.md.
 //
+// python and shell are clients of coord serve, for programs in other languages, and serve runs it beside them; see
+// docs/serve.md.
+//
 // goose, kubernetes and slogobserver join coord to other libraries and tools, for docs/integrations.md. What
 // the module integrations has is shown by its Examples.
 //

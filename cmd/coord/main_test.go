@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case filepath.Base(os.Args[0]) == "coord":
 		command.Main()
+	case os.Getenv(envCaller) != "":
+		call(os.Args[1:])
 	case os.Getenv(envRecorder) != "":
 		os.Exit(record())
 	case os.Getenv(envEscape) != "":

@@ -165,6 +165,50 @@ func TestServeShowsPage(t *testing.T) {
 	}
 }
 
+// A file that changes is taken with its limits and callers, and one with a mistake is not.
+func TestServeReloads(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, "memory://")
+	const ops = "serve: {callers: [{name: ops, token: the-token-of-ops, allow: [{rights: [take]}]}]}\n"
+	s := u.serve("limits: {a: 1/1h}\n" + ops)
+	take := func(token, key string) (status int) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/limits/take", strings.NewReader(`{"key":"`+key+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+token)
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body.Close()
+		return got.StatusCode
+	}
+	says := func(text string) {
+		t.Helper()
+		if !eventually(func() bool { return strings.Contains(s.stderr.String(), text) }) {
+			t.Fatalf("it does not say %q: %s", text, s.stderr)
+		}
+	}
+	u.write("coord.yaml", "limits: {b: 1/1h}\n"+strings.ReplaceAll(ops, "the-token", "another-token"))
+	says("the file was reloaded")
+	for _, tc := range []struct {
+		token, key string
+		status     int
+	}{{"the-token-of-ops", "b", 401}, {"another-token-of-ops", "a", 400}, {"another-token-of-ops", "b", 200}} {
+		if got := take(tc.token, tc.key); got != tc.status {
+			t.Errorf("%s with %s: %d, want %d", tc.key, tc.token, got, tc.status)
+		}
+	}
+	u.write("coord.yaml", "limits: {b: 1/1h\n"+ops)
+	says("the file was not reloaded")
+	if got := take("another-token-of-ops", "b"); got != 200 {
+		t.Errorf("after a file with a mistake: %d", got)
+	}
+}
+
 // A configuration that cannot be served is refused.
 func TestServeRefuses(t *testing.T) {
 	u := newUser(t, "memory://")
@@ -194,6 +238,7 @@ var varies = []struct {
 	{regexp.MustCompile(`"id":"[0-9a-f]{32}"`), `"id":"ID"`},
 	{regexp.MustCompile(`"id":"[^"]*/[^"]*"`), `"id":"STORE"`},
 	{regexp.MustCompile(`"token":"[0-9]+"`), `"token":"N"`},
+	{regexp.MustCompile(`token is [0-9]+`), `token is N`},
 	{regexp.MustCompile(`"since":"[^"]+"`), `"since":"TIME"`},
 	{regexp.MustCompile(`"message":"coord:.*?",`), `"message":"TEXT",`},
 	{regexp.MustCompile(`"(remaining_ms|reset_after_ms|left_ms|pid)":[0-9]+`), `"$1":N`},
@@ -202,9 +247,7 @@ var varies = []struct {
 
 // What the page for other languages shows is what happens.
 func TestServePage(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("unsupported: there is no curl here")
-	}
+	need(t, "curl")
 	page, err := os.ReadFile("../../docs/serve.md")
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +263,7 @@ func TestServePage(t *testing.T) {
 		lines, id := strings.Split(strings.TrimSpace(block[1]), "\n"), ""
 		for i := 0; i+1 < len(lines); i += 2 {
 			cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.TrimPrefix(lines[i], "$ "))
-			cmd.Env = append(u.env, "COORD="+s.url, "ID="+id)
+			cmd.Env = append(u.env, "COORD="+s.url, "COORD_SERVE="+s.url, "ID="+id, "PATH="+example(t, "shell")+":"+os.Getenv("PATH"))
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%s: %v\n%s", lines[i], err, out)
@@ -236,5 +279,22 @@ func TestServePage(t *testing.T) {
 				t.Errorf("%s\n got: %s\nwant: %s", lines[i], got, lines[i+1])
 			}
 		}
+	}
+}
+
+// So is its program in Python.
+func TestServePagePython(t *testing.T) {
+	page, err := os.ReadFile("../../docs/serve.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := regexp.MustCompile("(?s)```python\n(.*?)```").FindStringSubmatch(string(page))[1]
+	u := newUser(t, "memory://")
+	s := u.serve(pageYAML.FindStringSubmatch(string(page))[1])
+	cmd := exec.CommandContext(t.Context(), need(t, "python3"), "-c", strings.ReplaceAll(program, "http://127.0.0.1:8470", s.url))
+	cmd.Env = append(u.env, "PYTHONPATH="+example(t, "python"), "PYTHONDONTWRITEBYTECODE=1")
+	out, err := cmd.CombinedOutput()
+	if lines := strings.Split(string(out), "\n"); err != nil || len(lines) != 5 || !strings.HasPrefix(lines[2], "part 2 with the token ") || lines[3] != "taken" {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

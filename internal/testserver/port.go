@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"testing"
 )
 
 // Ports of servers are below those that the system gives to connections, and not among those of containers.
@@ -22,6 +23,17 @@ const (
 var reserved struct {
 	sync.Mutex
 	files []*os.File
+}
+
+// FreePort is a port for a process that is to be started again and again at one address. No other process of tests gets it
+// while this one lives.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 // freePort reserves a port on which nobody listens. No other process of tests gets it while this one lives.
