@@ -50,11 +50,11 @@ var errWire = errors.New("connection reset")
 
 // What the engine of locks promises of its times.
 const (
-	cleanUpGrace  = time.Minute            // how long it still asks a store that does not answer
-	cleanUpPause  = time.Second            // between two tries, at most
-	unlockBound   = 2 * time.Second        // of one Unlock
-	unlockTry     = 500 * time.Millisecond // of one call of it
-	pollPause     = 40 * time.Millisecond  // between two polls, at most
+	cleanUpGrace   = time.Minute            // how long it still asks a store that does not answer
+	cleanUpPause   = time.Second            // between two tries, at most
+	unlockBound    = 2 * time.Second        // of one Unlock
+	unlockTry      = 500 * time.Millisecond // of one call of it
+	pollPause      = 40 * time.Millisecond  // between two polls, at most
 	handOverWindow = 50 * time.Millisecond  // after the store's grant
 	maxHandOvers   = 1<<hold.SeqBits - 1    // of one hold
 )
