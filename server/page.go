@@ -7,6 +7,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 	"strings"
@@ -20,6 +21,7 @@ import (
 type page struct {
 	s        *Server
 	sampler  *sampler
+	gallery  gallery
 	sessions sessions
 	began    time.Time
 }
@@ -193,17 +195,16 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, c *caller) {
 	defer l.look()()
 	out, sent, ends := newStream(w), make(map[string]string), make(map[string]int64)
 	for {
-		v, news := l.see()
-		v.Live = true
-		if changed := v.changedEnds(ends); len(changed) > 0 && out.send("ends", changed) != nil {
+		d, news := l.draw()
+		if changed := d.changedEnds(ends); len(changed) > 0 && out.send("ends", changed) != nil {
 			return
 		}
-		for _, part := range v.parts() {
-			html := string(executed(part, v))
-			if html != sent[part] && out.send(part, html) != nil {
+		for _, name := range d.parts() {
+			html := d.part(name)
+			if html != sent[name] && out.sendText(name, html) != nil {
 				return
 			}
-			sent[part] = html
+			sent[name] = html
 		}
 		select {
 		case <-news:
@@ -214,4 +215,11 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, c *caller) {
 			return
 		}
 	}
+}
+
+// sendText writes an event whose data is a text of several lines.
+func (s *stream) sendText(name, text string) error {
+	s.begin()
+	_, err := fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", name, strings.ReplaceAll(text, "\n", "\ndata: "))
+	return errors.Join(err, s.control.Flush())
 }

@@ -16,7 +16,7 @@ import (
 
 // What the page shows at most.
 const (
-	shownLocks  = 200
+	shownLocks  = 100
 	shownLimits = 100
 )
 

@@ -181,7 +181,7 @@ func TestPageBounded(t *testing.T) {
 			}
 		}
 		all := k.page("/")
-		has(t, all, true, "200 of 1000 holds are shown", "There are more keys than these.", "<dt>Holds</dt><dd>1000+</dd>")
+		has(t, all, true, "100 of 1000 holds are shown", "There are more keys than these.", "<dt>Holds</dt><dd>1000+</dd>")
 		for i := range maxListed + 200 {
 			if key := fmt.Sprintf("job/%04d", i); i%173 == 0 {
 				has(t, k.page("/?q="+key), true, ">"+key+"<")

@@ -58,22 +58,20 @@ func (l *looking) prefix(seen *scene) string {
 func (l *looking) first(ctx context.Context) *view {
 	seen := l.p.sampler.await(ctx, "", l.done != "")
 	if prefix := l.prefix(&seen); prefix != "" {
-		l.p.sampler.await(ctx, prefix, l.done != "")
+		seen = l.p.sampler.await(ctx, prefix, l.done != "")
 	}
-	v, _ := l.see()
-	return v
+	return l.see(&seen)
 }
 
-// see is what is known, and a channel that is closed when more is.
-func (l *looking) see() (*view, <-chan struct{}) {
-	seen, news := l.p.sampler.now()
-	prefix := l.prefix(&seen)
+// see is what is to be seen of what the store has told.
+func (l *looking) see(seen *scene) *view {
+	prefix := l.prefix(seen)
 	v := l.view()
 	v.locks(l, seen.locks[prefix], prefix)
-	v.limits(l, &seen)
-	v.store(l.p, &seen)
-	v.state(&seen)
-	return v, news
+	v.limits(l, seen)
+	v.store(l.p, seen)
+	v.state(seen)
+	return v
 }
 
 func (l *looking) view() *view {

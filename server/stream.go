@@ -26,22 +26,27 @@ func newStream(w http.ResponseWriter) *stream {
 
 // send writes one event; without a name, a comment that shows that the stream lives.
 func (s *stream) send(name string, data any) error {
-	if !s.begun {
-		s.begun = true
-		s.w.Header().Set("Content-Type", "text/event-stream")
-		s.w.Header().Set("Cache-Control", "no-store")
-	}
+	s.begin()
 	text, err := json.Marshal(data)
 	if err != nil {
 		panic(err) // a value that always marshals
 	}
-	_ = s.control.SetWriteDeadline(time.Now().Add(ioTime))
 	if name == "" {
 		_, err = s.w.Write([]byte(":\n\n"))
 	} else {
 		_, err = fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", name, text)
 	}
 	return errors.Join(err, s.control.Flush())
+}
+
+// begin makes ready for an event.
+func (s *stream) begin() {
+	if !s.begun {
+		s.begun = true
+		s.w.Header().Set("Content-Type", "text/event-stream")
+		s.w.Header().Set("Cache-Control", "no-store")
+	}
+	_ = s.control.SetWriteDeadline(time.Now().Add(ioTime))
 }
 
 // fail tells an error: as the answer, if nothing was sent before.

@@ -76,7 +76,7 @@ function newer(event) {
   const part = document.getElementById(event.type);
   if (!part) return;
   const made = document.createElement("template");
-  made.innerHTML = JSON.parse(event.data);
+  made.innerHTML = event.data;
   morph(part, made.content.firstElementChild);
   const state = document.getElementById("state");
   behind = Number(state.dataset.now) - Date.now();

@@ -29,7 +29,7 @@ var pictures = []struct {
 	name, path, scheme string
 	width, height      int64
 }{
-	{"page-light", "/", "light", 1100, 1130},
+	{"page-light", "/", "light", 1100, 1290},
 	{"page-dark", "/page/key?key=orders%2F1047", "dark", 1100, 530},
 	{"page-phone", "/", "dark", 390, 844},
 }
