@@ -162,10 +162,13 @@ func (cs *callers) known(host, authorization string, over *tls.ConnectionState) 
 }
 
 // withToken is the caller that has this token; nil: nobody.
-func (cs *callers) withToken(token string) *caller {
+func (cs *callers) withToken(token string) *caller { return cs.withSum(sha256.Sum256([]byte(token))) }
+
+// withSum is withToken of the sum of a token.
+func (cs *callers) withSum(sum [sha256.Size]byte) *caller {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
-	return cs.byToken[sha256.Sum256([]byte(token))]
+	return cs.byToken[sum]
 }
 
 // ownHost reports whether no name server had a say in the name under which the caller knows this server.

@@ -143,7 +143,7 @@ func (p *page) own(serve http.HandlerFunc) http.HandlerFunc {
 func (p *page) caller(r *http.Request) (*caller, error) {
 	c, err := p.s.callers.of(r)
 	if errors.Is(err, errToken) {
-		if own := p.sessions.of(r, p.cookie()); own != nil {
+		if own := p.signed(r); own != nil {
 			return own, nil
 		}
 	}
@@ -195,6 +195,9 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, c *caller) {
 	defer l.look()()
 	out, sent, ends := newStream(w), make(map[string]string), make(map[string]int64)
 	for {
+		if now, err := p.caller(r); err != nil || now != c { // it has signed out, or is none any more
+			return
+		}
 		d, news := l.draw()
 		if changed := d.changedEnds(ends); len(changed) > 0 && out.send("ends", changed) != nil {
 			return

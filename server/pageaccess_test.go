@@ -1,14 +1,19 @@
 package server
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coordgo/coord/config"
 )
 
 const paged = `
@@ -89,6 +94,42 @@ func TestPageSessions(t *testing.T) {
 		if w := k.visit(http.MethodGet, "/", nil, last); w.Code != http.StatusUnauthorized {
 			t.Errorf("after %v: %d", sessionTime, w.Code)
 		}
+	})
+}
+
+// A session ends with the token that it began with, and so do its streams.
+func TestPageReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "coord.yaml")
+		write := func(token string) {
+			t.Helper()
+			text := "url: memory://\nserve: {callers: [{name: web, token: " + token + ", allow: [{rights: [read]}]}]}\n"
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("before-before-before")
+		client, err := config.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := startOn(t, client, nil)
+		session := k.signIn("before-before-before")
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = k.visit(http.MethodGet, "/page/events", nil, session)
+		}()
+		synctest.Wait()
+		write("after-after-after-after")
+		if err := errors.Join(client.Reload(t.Context()), k.Reload(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		<-ended
+		if w := k.visit(http.MethodGet, "/", nil, session); w.Code != http.StatusUnauthorized {
+			t.Errorf("with the token of before: %d", w.Code)
+		}
+		_ = k.page("/", k.signIn("after-after-after-after"))
 	})
 }
 

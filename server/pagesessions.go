@@ -9,32 +9,36 @@ import (
 	"time"
 )
 
+// sum is a secret as this process keeps it.
+type sum = [sha256.Size]byte
+
+func sumOf(secret string) sum { return sha256.Sum256([]byte(secret)) }
+
 // sessions are of people who have signed in with the token of a caller. Their browser keeps an id of chance, which is
-// good for the page alone, and for this process.
+// good for the page alone, for this process, and for as long as the caller has that token.
 type sessions struct {
 	mu   sync.Mutex
 	list []session // the oldest first
 }
 
 type session struct {
-	sum  [sha256.Size]byte // of the id
-	c    *caller
-	ends time.Time
+	id, token sum
+	ends      time.Time
 }
 
-// The bounds of sessions. One more ends the oldest of its caller.
+// The bounds of sessions. One more ends the oldest of its token.
 const (
 	sessionTime = 12 * time.Hour
-	maxSessions = 20 // of one caller
+	maxSessions = 20
 )
 
-// open makes a session for c under an id.
-func (ss *sessions) open(c *caller, id string) {
+// open makes a session for a token.
+func (ss *sessions) open(id, token string) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	now, own := time.Now(), 0
-	ss.list = slices.DeleteFunc(ss.list, func(s session) bool { return now.After(s.ends) })
-	isOwn := func(s session) bool { return s.c == c }
+	now, own := session{sumOf(id), sumOf(token), time.Now().Add(sessionTime)}, 0
+	ss.list = slices.DeleteFunc(ss.list, func(s session) bool { return s.over() })
+	isOwn := func(s session) bool { return s.token == now.token }
 	for _, s := range ss.list {
 		if isOwn(s) {
 			own++
@@ -44,21 +48,23 @@ func (ss *sessions) open(c *caller, id string) {
 		oldest := slices.IndexFunc(ss.list, isOwn)
 		ss.list = slices.Delete(ss.list, oldest, oldest+1)
 	}
-	ss.list = append(ss.list, session{sha256.Sum256([]byte(id)), c, now.Add(sessionTime)})
+	ss.list = append(ss.list, now)
 }
 
-// of is who has signed in at the browser of r; nil is nobody.
-func (ss *sessions) of(r *http.Request, cookie string) *caller {
-	given, err := r.Cookie(cookie)
+func (s session) over() bool { return !time.Now().Before(s.ends) }
+
+// signed is who has signed in at the browser of r; nil is nobody.
+func (p *page) signed(r *http.Request) *caller {
+	given, err := r.Cookie(p.cookie())
 	if err != nil {
 		return nil
 	}
-	sum := sha256.Sum256([]byte(given.Value))
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	for _, s := range ss.list {
-		if s.sum == sum && time.Now().Before(s.ends) {
-			return s.c
+	id := sumOf(given.Value)
+	p.sessions.mu.Lock()
+	defer p.sessions.mu.Unlock()
+	for _, s := range p.sessions.list {
+		if s.id == id && !s.over() {
+			return p.s.callers.withSum(s.token)
 		}
 	}
 	return nil
@@ -70,10 +76,10 @@ func (ss *sessions) end(r *http.Request, cookie string) {
 	if err != nil {
 		return
 	}
-	sum := sha256.Sum256([]byte(given.Value))
+	id := sumOf(given.Value)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	ss.list = slices.DeleteFunc(ss.list, func(s session) bool { return s.sum == sum })
+	ss.list = slices.DeleteFunc(ss.list, func(s session) bool { return s.id == id })
 }
 
 // cookie is the name of the cookie. With TLS no other site can set one of that name.
@@ -93,13 +99,14 @@ func (p *page) setCookie(w http.ResponseWriter, id string, age int) {
 // signIn makes a session for who knows the token of a caller.
 func (p *page) signIn(w http.ResponseWriter, r *http.Request) {
 	here := local(r.PostFormValue("here"))
-	c := p.s.callers.withToken(r.PostFormValue("token"))
+	token := r.PostFormValue("token")
+	c := p.s.callers.withToken(token)
 	if c == nil {
 		p.render(w, http.StatusUnauthorized, "sign-in", &view{Here: here, Failed: "No caller of this server has this token."})
 		return
 	}
 	id := p.s.newID()
-	p.sessions.open(c, id)
+	p.sessions.open(id, token)
 	p.setCookie(w, id, 0)
 	p.s.log.Info("page: somebody has signed in", "caller", c.name)
 	http.Redirect(w, r, here, http.StatusSeeOther)

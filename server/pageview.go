@@ -27,7 +27,7 @@ func (p *page) looking(r *http.Request, c *caller) *looking {
 	q := r.URL.Query()
 	l := &looking{p: p, c: c, filter: q.Get("q"), key: q.Get("key"), done: wasDone[q.Get("done")]}
 	l.filter = l.filter[:min(len(l.filter), coord.MaxKey)]
-	l.signed = p.sessions.of(r, p.cookie()) == c
+	l.signed = p.signed(r) == c
 	return l
 }
 
