@@ -134,12 +134,17 @@ func TestHeaderFlood(t *testing.T) {
 		} {
 			began := time.Now()
 			c := l.dial(t, "GET /livez HTTP/1.1\r\nHost: x\r\n")
-			go flood(c)
+			flooded := make(chan struct{})
+			go func() {
+				defer close(flooded)
+				flood(c)
+			}()
 			answer, _ := io.ReadAll(c) // until the server ends the connection
 			if bytes.Contains(answer, []byte("200 OK")) || time.Since(began) > ioTime+time.Second {
 				t.Errorf("%s: %s after %v", name, answer, time.Since(began))
 			}
 			c.Close()
+			<-flooded
 		}
 		end()
 	})
