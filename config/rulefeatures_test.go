@@ -14,7 +14,7 @@ const features = `url: memory://
 rules:
   - {name: office, match: {networks: [203.0.113.0/24]}, final: true}
   - {name: orders, match: {path: "/orders/{id}"}, subject: [{cookie: session}, {path: id}], limits: [1/1h]}
-  - {name: addresses, match: {except_networks: [10.0.0.7]}, subject: ip, shadow: true, limits: [1/1h]}
+  - {name: addresses, match: {except_networks: [10.0.0.7]}, subject: ip, shadow: true, failure_policy: open, limits: [1/1h]}
 `
 
 // verdicts are which rules admit a request, which deny it, and which do so in shadow mode.
@@ -65,7 +65,7 @@ func TestRuleFeatures(t *testing.T) {
 	if want := []string{
 		"everything from 203.0.113.0/24 (final)",
 		"/orders/{id} by cookie session + path id: 1/1h",
-		"everything except 10.0.0.7/32 by ip: 1/1h (shadow)",
+		"everything except 10.0.0.7/32 by ip: 1/1h (failure_policy open) (shadow)",
 	}; !slices.Equal(shown, want) {
 		t.Errorf("shown: %q: want %q", shown, want)
 	}

@@ -88,6 +88,10 @@ func (r *ruleReader) rule(path string, n *yaml.Node) (rule rules.Rule, err error
 			rule.Cost, err = r.number(key, n, driver.MaxRate)
 			return err
 		}},
+		{"failure_policy", func(key string, n *yaml.Node) error {
+			rule.FailurePolicy = new(coord.FailurePolicy)
+			return r.policy(key, n, rule.FailurePolicy)
+		}},
 		{"final", func(key string, n *yaml.Node) (err error) { rule.Final, err = r.boolean(key, n); return err }},
 		{"shadow", func(key string, n *yaml.Node) (err error) { rule.Shadow, err = r.boolean(key, n); return err }},
 	})

@@ -173,7 +173,7 @@ var accepted = []string{
 	served, "serve: {listen: '[::1]:80', tls: {certificate: a, key: b, client_ca: c}, callers: [{name: a, certificate: b.example, allow: [{rights: [read]}]}]}",
 	"rules: []", "rules: [{name: a, limits: [1/1s]}]", "rules: [{name: a, final: true, match: {}}]", "rules: [{name: a, match: {methods: [PURGE], path: /a, exact_slash: true}, final: true}]",
 	"rules: [{name: a, match: {rpc: /a.B/C}, subject: {ip: {}}, limits: [1/1s]}]", "limits: {a: 1/1s}\nrules: [{name: a, subject: {constant: x}, limits: [a, {rate: 1, per: 1m}]}]",
-	"rules: [{name: a, shadow: true, limits: [5/1s]}]", "rules: [{name: a, match: {networks: [10.0.0.0/8, '2001:db8::1'], except_networks: [10.1.0.7]}, final: true}]",
+	"rules: [{name: a, shadow: true, limits: [5/1s]}]", "rules: [{name: a, limits: [5/1s], failure_policy: open}]", "rules: [{name: a, match: {networks: [10.0.0.0/8, '2001:db8::1'], except_networks: [10.1.0.7]}, final: true}]",
 	"rules: [{name: a, subject: {cookie: session}, limits: [1/1s]}]", "rules: [{name: a, match: {path: '/{id}'}, subject: [user, {path: id}], limits: [1/1s]}]",
 	"rules: [{name: a, cost: 5, limits: [5/1s]}]", "rules: [{name: a, subject: {func: order}, limits: [1/1s]}]", "rules: [{name: a, subject: [user, {header: X-Tenant}], limits: [1/1s]}]", "rules: [{name: a, subject: [ip, user, {api_key: X-Key}, {constant: x}], limits: [1/1s]}]",
 }
@@ -253,7 +253,7 @@ func TestDocumentation(t *testing.T) {
 	}
 	for _, key := range []string{
 		"url", "prefix", "require", "failure_policy", "best_effort", "lock.ttl", "lock.wait", "lock.max_hold", "lock.min_hold", "lock.fair", "lock.renew",
-		"limits.NAME", "rules", "rate", "per", "burst", "algorithm", "lease", "lease.max", "lease.for", "lease.lessees", "name", "match.methods", "match.path", "match.exact_slash", "match.rpc", "subject", "limits", "cost", "final", "shadow", "match.networks", "match.except_networks", "{cookie: session}", "{path: id}",
+		"limits.NAME", "rules", "rate", "per", "burst", "algorithm", "lease", "lease.max", "lease.for", "lease.lessees", "name", "match.methods", "match.path", "match.exact_slash", "match.rpc", "subject", "limits", "cost", "failure_policy", "final", "shadow", "match.networks", "match.except_networks", "{cookie: session}", "{path: id}",
 		"everyone", "ip", "{ip: {ipv6_bits: 56}}", "user", "{header: X-Tenant}", "{api_key: X-Api-Key}", "{constant: batch}", "{func: order}", "[user, {header: X-Tenant}]", "envoy.files", "envoy.merge_domains",
 	} {
 		if !bytes.Contains(text, []byte("| `"+key+"` |")) {

@@ -63,7 +63,7 @@ func (c *Config) fixed() []Value {
 	}
 	add("prefix", or(c.Prefix, "none"))
 	add("require", or(joinClaims(c.Require), "none"))
-	add("failure_policy", map[coord.FailurePolicy]string{coord.FailClosed: "closed", coord.FailOpen: "open"}[c.FailurePolicy])
+	add("failure_policy", describePolicy(c.FailurePolicy))
 	add("best_effort", strconv.FormatBool(c.BestEffort))
 	add("overrides", strconv.FormatBool(c.Overrides))
 	add("lock.ttl", or(duration(c.Lock.TTL), coord.DefaultTTL.String()))
@@ -136,6 +136,9 @@ func describeRule(r rules.Rule) string {
 	if r.Cost > 1 {
 		parts = append(parts, fmt.Sprintf("(cost %d)", r.Cost))
 	}
+	if p := r.FailurePolicy; p != nil {
+		parts = append(parts, "(failure_policy "+describePolicy(*p)+")")
+	}
 	if r.Shadow {
 		parts = append(parts, "(shadow)")
 	}
@@ -161,4 +164,8 @@ func describeSubject(s rules.Subject) string {
 		return fmt.Sprintf("%s %s", s.Kind, s.Name)
 	}
 	return string(s.Kind)
+}
+
+func describePolicy(p coord.FailurePolicy) string {
+	return map[coord.FailurePolicy]string{coord.FailClosed: "closed", coord.FailOpen: "open"}[p]
 }

@@ -79,6 +79,8 @@ type Bound struct {
 	Limit  Limit
 	Demand coord.Demand // as it is asked of the store
 	Result coord.Result
+	// FailurePolicy of the rule, or the strictest of those that share the account; nil: that of the client.
+	FailurePolicy *coord.FailurePolicy
 }
 
 // Name is what to call the limit before clients: its own name, or the rule's.
@@ -189,10 +191,11 @@ func add(list []Bound, l *link, limit Limit, account []string, n int) []Bound {
 	for i := range list {
 		if b := &list[i].Demand; b.Key == d.Key && b.Limit == d.Limit {
 			b.N = max(b.N, n)
+			list[i].FailurePolicy = stricter(list[i].FailurePolicy, l.FailurePolicy)
 			return list
 		}
 	}
-	return append(list, Bound{Rule: l.Name, Limit: limit, Demand: d})
+	return append(list, Bound{Rule: l.Name, Limit: limit, Demand: d, FailurePolicy: l.FailurePolicy})
 }
 
 // Limiter is what a chain asks; [coord.Client] is one.
@@ -230,33 +233,37 @@ func (c *Chain) Allow(ctx context.Context, limiter Limiter, r *Request) (Decisio
 	return d, nil
 }
 
-// take asks for all bounds in one call.
-func take(ctx context.Context, limiter Limiter, bounds []Bound) (d Decision, err error) {
-	d = Decision{Allowed: true, Bounds: bounds}
+// take asks for all bounds in one call, and has the failure policies decide where the store does not.
+func take(ctx context.Context, limiter Limiter, bounds []Bound) (Decision, error) {
+	d := Decision{Allowed: true, Bounds: bounds}
+	d, err := Apply(ctx, d, d.ask(ctx, limiter))
+	if err != nil {
+		return Decision{}, err
+	}
+	return d, nil
+}
+
+// ask has the limiter decide.
+func (d *Decision) ask(ctx context.Context, limiter Limiter) (err error) {
 	switch len(d.Bounds) {
 	case 0:
-		return d, nil
+		return nil
 	case 1:
 		b := &d.Bounds[0]
-		if b.Result, err = limiter.AllowN(ctx, b.Demand.Key, b.Demand.Limit, b.Demand.N); err != nil {
-			return Decision{}, err
-		}
+		b.Result, err = limiter.AllowN(ctx, b.Demand.Key, b.Demand.Limit, b.Demand.N)
 		d.Allowed = b.Result.Allowed
-		return d, nil
+		return err
 	}
 	demands := make([]coord.Demand, len(d.Bounds))
 	for i, b := range d.Bounds {
 		demands[i] = b.Demand
 	}
 	results, err := limiter.AllowAll(ctx, demands...)
-	if err != nil {
-		return Decision{}, err
-	}
 	for i := range results {
 		d.Bounds[i].Result = results[i]
 		d.Allowed = d.Allowed && results[i].Allowed
 	}
-	return d, nil
+	return err
 }
 
 // RetryAfter is when a request that was denied can succeed if nobody else asks.
@@ -302,7 +309,7 @@ func (b *Bound) left() float64 {
 	return float64(b.Result.Remaining) / float64(l.Max())
 }
 
-// Degraded is the store's error if the client's failure policy admitted the request.
+// Degraded is the store's error if a failure policy admitted the request.
 func (d *Decision) Degraded() error {
 	for _, b := range d.Bounds {
 		if b.Result.Degraded != nil {

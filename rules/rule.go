@@ -22,6 +22,9 @@ type Rule struct {
 	// Cost is how many permits a request takes from each of the limits, 0 to the most that each ever grants; 0 is 1. It
 	// multiplies Request.N. A request that meets one account by several rules takes the largest of their costs.
 	Cost int
+	// FailurePolicy decides when the store is unavailable; nil: that of the client does. A request that several rules
+	// match is admitted without the store if all of them admit it.
+	FailurePolicy *coord.FailurePolicy
 	// Final ends the chain for requests that match: no later rule applies to
 	// them. A final rule without limits exempts. A path that matches only when it is decoded, cleaned or
 	// without its slash at the end does not end the chain, because it may be served as another one.
@@ -62,6 +65,9 @@ func (r *Rule) check() error {
 	if r.Shadow && r.Final {
 		return fmt.Errorf("%w: in shadow mode and final: want one of the two", coord.ErrInvalid)
 	}
+	if p := r.FailurePolicy; p != nil && *p != coord.FailClosed && *p != coord.FailOpen {
+		return fmt.Errorf("%w: failure policy %d: want FailClosed or FailOpen", coord.ErrInvalid, *p)
+	}
 	for i, l := range r.Limits {
 		normal, err := l.Normal()
 		if err != nil {
@@ -101,5 +107,8 @@ func (r Rule) clone() Rule {
 	r.Match.ExceptNetworks = slices.Clone(r.Match.ExceptNetworks)
 	r.Subject.Parts = slices.Clone(r.Subject.Parts)
 	r.Limits = slices.Clone(r.Limits)
+	if r.FailurePolicy != nil {
+		r.FailurePolicy = new(*r.FailurePolicy)
+	}
 	return r
 }

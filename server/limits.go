@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordgo/coord"
 	"github.com/coordgo/coord/config"
+	"github.com/coordgo/coord/rules"
 )
 
 // accountOf says which account a request is about.
@@ -59,7 +60,7 @@ type limitAnswer struct {
 }
 
 // accounts are those that q is about, each with n permits; of a rule, n times its cost.
-func (s *Server) accounts(c *caller, right config.Right, q *accountOf, n int) (list []coord.Demand, err error) {
+func (s *Server) accounts(c *caller, right config.Right, q *accountOf, n int) (list []rules.Bound, err error) {
 	cfg := s.client.Config()
 	switch {
 	case q.Rule != "" && (q.Key != "" || q.Limit != "" || q.Rate != ""):
@@ -70,11 +71,10 @@ func (s *Server) accounts(c *caller, right config.Right, q *accountOf, n int) (l
 			return nil, err
 		}
 		for _, b := range bounds {
-			n, err := times(n, b.Demand.N)
-			if err != nil {
+			if b.Demand.N, err = times(n, b.Demand.N); err != nil {
 				return nil, err
 			}
-			list = append(list, coord.Demand{Key: b.Demand.Key, Limit: b.Demand.Limit, N: n})
+			list = append(list, b)
 		}
 	case q.Key == "":
 		return nil, invalid("want key, or rule")
@@ -86,10 +86,10 @@ func (s *Server) accounts(c *caller, right config.Right, q *accountOf, n int) (l
 		if err != nil {
 			return nil, err
 		}
-		list = []coord.Demand{{Key: q.Key, Limit: limit, N: n}}
+		list = []rules.Bound{{Demand: coord.Demand{Key: q.Key, Limit: limit, N: n}}}
 	}
-	for _, d := range list {
-		if err := c.may(right, d.Key); err != nil {
+	for _, b := range list {
+		if err := c.may(right, b.Demand.Key); err != nil {
 			return nil, err
 		}
 	}
@@ -144,7 +144,7 @@ func (d *demandOf) permits() (int, error) {
 }
 
 // demands are those of q.
-func (s *Server) demands(c *caller, q *demandOf) ([]coord.Demand, error) {
+func (s *Server) demands(c *caller, q *demandOf) ([]rules.Bound, error) {
 	n, err := q.permits()
 	if err != nil {
 		return nil, err
@@ -165,27 +165,34 @@ func (s *Server) take(ctx context.Context, c *caller, q *takeRequest) (*takeAnsw
 		ctx, cancel = context.WithTimeout(ctx, callTime)
 		defer cancel()
 	}
-	switch one := list[0]; {
+	switch one := list[0].Demand; {
 	case len(list) > 1 && (q.AtMost || q.Wait > 0):
 		return nil, invalid("at_most or wait_ms with several limits: want neither")
 	case q.AtMost && q.Wait > 0:
 		return nil, invalid("at_most beside wait_ms: want one of them")
 	case len(list) > 1:
-		results, err := s.client.AllowAll(ctx, list...)
-		return newTakeAnswer(list, results, err)
+		results, err := s.client.AllowAll(ctx, demandsOf(list)...)
+		return newTakeAnswer(ctx, list, results, err)
 	case q.Wait > 0:
-		return s.takeLater(ctx, one, ms(q.Wait))
+		return s.takeLater(ctx, list, ms(q.Wait))
 	case q.AtMost:
 		r, err := s.client.AllowAtMost(ctx, one.Key, one.Limit, one.N)
-		return newTakeAnswer(list, []coord.Result{r}, err)
+		return newTakeAnswer(ctx, list, []coord.Result{r}, err)
 	default:
 		r, err := s.client.AllowN(ctx, one.Key, one.Limit, one.N)
-		return newTakeAnswer(list, []coord.Result{r}, err)
+		return newTakeAnswer(ctx, list, []coord.Result{r}, err)
 	}
 }
 
+func demandsOf(list []rules.Bound) (demands []coord.Demand) {
+	for _, b := range list {
+		demands = append(demands, b.Demand)
+	}
+	return demands
+}
+
 // takes are the demands of q, one or several.
-func (s *Server) takes(c *caller, q *takeRequest) (list []coord.Demand, err error) {
+func (s *Server) takes(c *caller, q *takeRequest) (list []rules.Bound, err error) {
 	if len(q.All) == 0 {
 		return s.demands(c, &q.demandOf)
 	}
@@ -203,7 +210,12 @@ func (s *Server) takes(c *caller, q *takeRequest) (list []coord.Demand, err erro
 }
 
 // takeLater waits. That the permits did not come is an answer.
-func (s *Server) takeLater(ctx context.Context, d coord.Demand, wait time.Duration) (*takeAnswer, error) {
+func (s *Server) takeLater(ctx context.Context, list []rules.Bound, wait time.Duration) (*takeAnswer, error) {
+	d, policy := list[0].Demand, rules.Policy(list...)
+	if policy != nil && *policy == coord.FailClosed && s.client.Config().FailurePolicy == coord.FailOpen {
+		// A wait that was admitted does not tell whether the store did that.
+		return nil, &failure{http.StatusNotImplemented, "unsupported", "wait_ms of a rule with failure_policy closed, where that of the file is open"}
+	}
 	waiting, cancel := s.untilDraining(ctx)
 	defer cancel()
 	waiting, cancel = context.WithTimeout(waiting, wait)
@@ -218,27 +230,31 @@ func (s *Server) takeLater(ctx context.Context, d coord.Demand, wait time.Durati
 	case ctx.Err() == nil && errors.Is(err, coord.ErrLimited) && errors.As(err, &known):
 		return &takeAnswer{RetryAfter: ceilMS(known.RetryAfter), Limits: []limitAnswer{}}, nil
 	}
-	return nil, err
+	return newTakeAnswer(ctx, list, []coord.Result{{}}, err)
 }
 
-func newTakeAnswer(list []coord.Demand, results []coord.Result, err error) (*takeAnswer, error) {
-	if err != nil {
+// newTakeAnswer tells what came of a take. The failure policies of rules decide where the store did not.
+func newTakeAnswer(ctx context.Context, list []rules.Bound, results []coord.Result, err error) (*takeAnswer, error) {
+	d := rules.Decision{Allowed: true, Bounds: list}
+	for i, r := range results {
+		d.Bounds[i].Result = r
+		d.Allowed = d.Allowed && r.Allowed
+	}
+	if d, err = rules.Apply(ctx, d, err); err != nil {
 		return nil, err
 	}
-	a := &takeAnswer{Allowed: true, Limits: []limitAnswer{}}
-	for i, r := range results {
-		a.Limits = append(a.Limits, newLimitAnswer(list[i], r))
-		a.Allowed = a.Allowed && r.Allowed
-		a.Granted = max(a.Granted, r.Granted)
-		if !r.Allowed {
-			a.RetryAfter = max(a.RetryAfter, ceilMS(r.RetryAfter))
-		}
-		if r.Degraded != nil {
-			a.Degraded = r.Degraded.Error()
+	a := &takeAnswer{Allowed: d.Allowed, Limits: []limitAnswer{}}
+	for _, b := range d.Bounds {
+		a.Limits = append(a.Limits, newLimitAnswer(b.Demand, b.Result))
+		if a.Granted = max(a.Granted, b.Result.Granted); !b.Result.Allowed {
+			a.RetryAfter = max(a.RetryAfter, ceilMS(b.Result.RetryAfter))
 		}
 	}
 	if !a.Allowed {
 		a.Granted = 0
+	}
+	if why := d.Degraded(); why != nil {
+		a.Degraded = why.Error()
 	}
 	return a, nil
 }
@@ -253,17 +269,17 @@ type limitsAnswer struct {
 }
 
 // each does something to each account, and tells how it stands then.
-func each(list []coord.Demand, do func(d coord.Demand) (coord.Result, error)) (*limitsAnswer, error) {
+func each(list []rules.Bound, do func(d coord.Demand) (coord.Result, error)) (*limitsAnswer, error) {
 	a := &limitsAnswer{Limits: []limitAnswer{}}
-	for _, d := range list {
-		r, err := do(d)
+	for _, b := range list {
+		r, err := do(b.Demand)
 		if err == nil {
 			err = r.Degraded // the failure policy has answered, not the store
 		}
 		if err != nil {
 			return nil, err
 		}
-		a.Limits = append(a.Limits, newLimitAnswer(d, r))
+		a.Limits = append(a.Limits, newLimitAnswer(b.Demand, r))
 	}
 	return a, nil
 }

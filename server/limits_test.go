@@ -145,3 +145,39 @@ func TestLimitRights(t *testing.T) {
 		}
 	})
 }
+
+// Where the store does not answer, the failure policy of a rule decides in place of that of the file.
+func TestFailurePolicies(t *testing.T) {
+	const rules = `
+limits: {plain: 9/1s}
+rules:
+  - {name: soft, limits: [9/1s], failure_policy: open}
+  - {name: hard, limits: [9/1s], failure_policy: closed}
+`
+	for policy, plain := range map[string]int{"closed": http.StatusServiceUnavailable, "open": http.StatusOK} {
+		synctest.Test(t, func(t *testing.T) {
+			k := start(t, "url: troubled://\nbest_effort: true\nfailure_policy: "+policy+rules)
+			for body, status := range map[string]int{
+				`{"rule":"soft"}`:                           http.StatusOK,
+				`{"rule":"soft","n":2,"at_most":true}`:      http.StatusOK,
+				`{"rule":"soft","wait_ms":1000}`:            http.StatusOK,
+				`{"rule":"hard"}`:                           http.StatusServiceUnavailable,
+				`{"rule":"hard","at_most":true}`:            http.StatusServiceUnavailable,
+				`{"key":"plain"}`:                           plain,
+				`{"all":[{"rule":"soft"},{"key":"plain"}]}`: plain,
+				`{"all":[{"rule":"soft"},{"rule":"hard"}]}`: http.StatusServiceUnavailable,
+				`{"all":[{"rule":"soft"},{"rule":"soft"}]}`: http.StatusOK,
+				`{"all":[{"key":"plain"},{"rule":"hard"}]}`: http.StatusServiceUnavailable,
+			} {
+				a := k.post("/v1/limits/take", body)
+				waits := strings.Contains(body, "wait_ms") && policy == "open" // which does not tell
+				if a.status != status || status == http.StatusOK && (a.body["allowed"] != true || a.body["degraded"] == nil && !waits) {
+					t.Errorf("%s, %s: %d %v: want %d", policy, body, a.status, a.body, status)
+				}
+			}
+			if a := k.post("/v1/limits/take", `{"rule":"hard","wait_ms":1000}`); a.status == http.StatusOK {
+				t.Errorf("%s: %v", policy, a.body)
+			}
+		})
+	}
+}

@@ -30,7 +30,7 @@ func (s *Server) reserve(ctx context.Context, c *caller, q *demandOf) (*reserveA
 	if err := s.count(c); err != nil {
 		return nil, err
 	}
-	r, err := s.client.Reserve(ctx, list[0].Key, list[0].Limit, list[0].N)
+	r, err := s.client.Reserve(ctx, list[0].Demand.Key, list[0].Demand.Limit, list[0].Demand.N)
 	if err != nil {
 		s.uncount(c)
 		return nil, err

@@ -69,6 +69,11 @@ func (troubled) Take(ctx context.Context, _ string, _ driver.Limit, _ []driver.A
 	return driver.Taken{}, ctx.Err()
 }
 
+func (troubled) TakeAll(ctx context.Context, _ []driver.Demand) ([]driver.Taken, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
 // Who takes permits of a store that does not answer is told so, in time.
 func TestTakeBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -33,6 +33,7 @@ type Breaker struct {
 	answers atomic.Int64           // requests that the store has decided
 	outage  atomic.Pointer[outage] // nil: the circuit is closed
 	probing atomic.Bool            // a request asks while the circuit is open
+	open    atomic.Bool            // the client's failure policy admitted when it decided last; those of rules may differ
 	shadows shadows
 }
 
@@ -63,7 +64,7 @@ func (b *Breaker) Allow(ctx context.Context, r *rules.Request) (rules.Decision, 
 		}
 	// Half of it, because a client's own bound, as that of a connection, may end before.
 	case errors.Is(why, coord.ErrUnavailable) && time.Since(began) >= timeout/2 && b.answers.Load() == answers:
-		b.outage.Store(&outage{Limiter: b.Limiter, why: keyless(why), open: err == nil})
+		b.outage.Store(&outage{Limiter: b.Limiter, why: keyless(why), open: b.open.Load()})
 	}
 	return d, err
 }

@@ -253,3 +253,37 @@ func TestBreakerWhileOpen(t *testing.T) {
 		}
 	})
 }
+
+// While the circuit is open, each rule is decided as its own failure policy says, and the others as that of the client.
+func TestBreakerOfPolicies(t *testing.T) {
+	for name, client := range map[string]coord.FailurePolicy{"open": coord.FailOpen, "closed": coord.FailClosed} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				never := make(chan struct{})
+				store := &stoppable{Backend: memory.New(), until: func(string) <-chan struct{} { return never }}
+				rule := func(name string, p *coord.FailurePolicy) rules.Rule {
+					return rules.Rule{Name: name, Match: rules.Match{Path: "/" + name}, Limits: []rules.Limit{{Limit: coord.PerHour(9)}}, FailurePolicy: p}
+				}
+				b := &Breaker{
+					Rules:   middlewaretest.Chain(t, rule("soft", new(coord.FailOpen)), rule("hard", new(coord.FailClosed)), rule("plain", nil)),
+					Limiter: middlewaretest.Over(t, store, coord.WithFailurePolicy(client)),
+				}
+				admitted := map[string]bool{"/soft": true, "/hard": false, "/plain": client == coord.FailOpen}
+				for _, opens := range []string{"/soft", "/hard", "/plain"} { // the request that finds out
+					b.outage.Store(nil)
+					if d, err := b.Allow(t.Context(), &rules.Request{Method: "GET", Path: opens}); d.Allowed != admitted[opens] {
+						t.Errorf("%s: %+v, %v", opens, d, err)
+					}
+					b.probing.Store(true) // another request asks
+					for path, want := range admitted {
+						began := time.Now()
+						if d, err := b.Allow(t.Context(), &rules.Request{Method: "GET", Path: path}); d.Allowed != want || time.Since(began) > 0 {
+							t.Errorf("after %s: %s: %+v, %v, in %v: want %v", opens, path, d, err, time.Since(began), want)
+						}
+					}
+					b.probing.Store(false)
+				}
+			})
+		})
+	}
+}

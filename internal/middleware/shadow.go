@@ -29,7 +29,9 @@ type asked Breaker
 // AllowN asks for a rule with one limit.
 func (a *asked) AllowN(ctx context.Context, key string, limit coord.Limit, n int) (coord.Result, error) {
 	if !shadow.In(ctx) {
-		return a.Limiter.AllowN(ctx, key, limit, n)
+		r, err := a.Limiter.AllowN(ctx, key, limit, n)
+		a.decided(err, r.Degraded)
+		return r, err
 	}
 	if o := a.shadows.cut(); o != nil {
 		return o.AllowN(ctx, key, limit, n)
@@ -43,19 +45,31 @@ func (a *asked) AllowN(ctx context.Context, key string, limit coord.Limit, n int
 // AllowAll asks for a rule with several limits, or for several rules.
 func (a *asked) AllowAll(ctx context.Context, demands ...coord.Demand) ([]coord.Result, error) {
 	if !shadow.In(ctx) {
-		return a.Limiter.AllowAll(ctx, demands...)
+		results, err := a.Limiter.AllowAll(ctx, demands...)
+		a.decided(err, degraded(results))
+		return results, err
 	}
 	if o := a.shadows.cut(); o != nil {
 		return o.AllowAll(ctx, demands...)
 	}
 	began := time.Now()
 	results, err := a.Limiter.AllowAll(ctx, demands...)
-	var degraded error
-	for _, r := range results {
-		degraded = cmp.Or(degraded, r.Degraded)
-	}
-	a.answered(began, err, degraded)
+	a.answered(began, err, degraded(results))
 	return results, err
+}
+
+func degraded(results []coord.Result) (why error) {
+	for _, r := range results {
+		why = cmp.Or(why, r.Degraded)
+	}
+	return why
+}
+
+// decided notes how the client's failure policy decided, where the store did not.
+func (a *asked) decided(err, degraded error) {
+	if why := cmp.Or(err, degraded); errors.Is(why, coord.ErrUnavailable) {
+		a.open.Store(err == nil)
+	}
 }
 
 // cut is the outage to decide by; nil if the store is to be asked.
