@@ -174,6 +174,7 @@ func refusals() []struct{ text, want string } {
 		{"serve: {max_holds: 0}", `coord.yaml:1: serve.max_holds: "0": want 1 to 1000000`},
 		{"serve: {max_holds: '5'}", `coord.yaml:1: serve.max_holds: "5": want 1 to 1000000`},
 		{"serve: {max_requests: 2000000}", `coord.yaml:1: serve.max_requests: "2000000": want 1 to 1000000`},
+		{"serve: {page: act}", "coord.yaml:1: serve.page: act without callers: nobody has the right break: want callers"},
 		{"serve: {page: off}", `coord.yaml:1: serve.page: "off": want none, read or act`},
 		{"serve: {page: true}", `coord.yaml:1: serve.page: "true": want none, read or act`},
 		{"serve: {ad_hoc_limits: yes}", `coord.yaml:1: serve.ad_hoc_limits: "yes": want true or false`},

@@ -166,6 +166,8 @@ func (c *Config) serveClash() error {
 		return bad("tls", "client_ca without certificate and key")
 	case s.ClientCA != "" && len(s.Callers) == 0:
 		return bad("tls", "client_ca without callers lets everybody in: want callers")
+	case s.Page == PageAct && len(s.Callers) == 0:
+		return bad("page", "act without callers: nobody has the right break: want callers")
 	}
 	for _, at := range [][2]string{{"listen", cmp.Or(s.Listen, DefaultListen)}, {"grpc_listen", s.GRPCListen}} {
 		key, listen := at[0], at[1]

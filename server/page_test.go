@@ -84,7 +84,7 @@ func TestPageShows(t *testing.T) {
 // Nothing that somebody can have put into the store is more than text.
 func TestPageEscapes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := start(t, "serve: {page: act}")
+		k := start(t, "")
 		const key, name = "<script>alert(1)</script>\u202e\x1b\n'\"&", `"><img/src=x/onerror=alert(1)>`
 		if _, err := k.client.TryLock(t.Context(), key, coord.HolderName(name)); err != nil {
 			t.Fatal(err)

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -131,6 +134,46 @@ func TestPageReload(t *testing.T) {
 		}
 		_ = k.page("/", k.signIn("after-after-after-after"))
 	})
+}
+
+// With TLS a certificate is enough to see the page, and no other site can set its cookie.
+func TestPageTLS(t *testing.T) {
+	ours := newAuthority(t)
+	ours.sign("server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
+	ours.sign("web.example", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	k := start(t, fmt.Sprintf(`
+serve:
+  listen: '127.0.0.1:0'
+  tls: {certificate: %q, key: %q, client_ca: %q}
+  callers:
+    - {name: web, certificate: web.example, allow: [{prefix: web, rights: [read]}]}
+    - {name: ops, token: "0123456789abcdef", allow: [{rights: [read]}]}
+`, ours.path("server.crt"), ours.path("server.key"), ours.path("authority.crt")))
+	addr, end := k.serve()
+	got, err := ours.client("web.example").Get("https://" + addr.String() + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	page, err := io.ReadAll(got.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has(t, string(page), true, ">web<", ">Live<")
+	has(t, string(page), false, "Sign out")
+	c := ours.client("")
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	got, err = c.PostForm("https://"+addr.String()+"/page/sign-in", url.Values{"token": {"0123456789abcdef"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	if cookies := got.Cookies(); len(cookies) != 1 || cookies[0].Name != "__Host-coord" || !cookies[0].Secure || cookies[0].Path != "/" {
+		t.Errorf("cookies %v", cookies)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Where somebody goes on after signing in is nowhere else than here.
