@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -13,13 +14,21 @@ import (
 type meters struct {
 	requests metric.Float64Histogram
 	holds    metric.Int64UpDownCounter
+	outcomes sync.Map // of outcome to the option of Record that says it: making one costs more than a decision
 }
 
-func newMeters(p metric.MeterProvider) (m meters, err error) {
+// outcome is a route, of which there are few, and how a request of it ended.
+type outcome struct {
+	route, name string
+	status      int64
+}
+
+func newMeters(p metric.MeterProvider) (m *meters, err error) {
 	if p == nil {
 		p = noop.NewMeterProvider()
 	}
 	meter := p.Meter("github.com/coordgo/coord/server")
+	m = new(meters)
 	if m.requests, err = meter.Float64Histogram("coord.serve.request.duration", metric.WithUnit("s"),
 		metric.WithDescription("Requests by route and status, of gRPC by method and code; those that wait, too")); err != nil {
 		return m, err
@@ -31,7 +40,13 @@ func newMeters(p metric.MeterProvider) (m meters, err error) {
 
 // request counts one of a path, or of a method of gRPC, with its status or code.
 func (m *meters) request(route string, status attribute.KeyValue, took time.Duration) {
-	m.requests.Record(context.Background(), took.Seconds(), metric.WithAttributes(attribute.String("http.route", route), status))
+	o := outcome{route, string(status.Key), status.Value.AsInt64()}
+	option, ok := m.outcomes.Load(o)
+	if !ok {
+		set := attribute.NewSet(attribute.String("http.route", route), status)
+		option, _ = m.outcomes.LoadOrStore(o, metric.WithAttributeSet(set))
+	}
+	m.requests.Record(context.Background(), took.Seconds(), option.(metric.RecordOption))
 }
 
 func (m *meters) hold(n int64) { m.holds.Add(context.Background(), n) }

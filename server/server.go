@@ -40,7 +40,7 @@ type Server struct {
 	client  *config.Client
 	cfg     config.Serve
 	log     *slog.Logger
-	meters  meters
+	meters  *meters
 	callers *callers
 	mux     *http.ServeMux
 	openapi []byte
