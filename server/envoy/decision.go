@@ -110,10 +110,24 @@ func hits(request *pb.RateLimitRequest, i int) uint64 {
 // countEach decides on each part by itself, as envoyproxy/ratelimit does.
 func (d *decision) countEach(ctx context.Context) error {
 	additions := make([]*addition, len(d.parts))
+	t, own := d.service.tally, account{} // a call that is made here
 	for i := range d.parts {
-		if p := &d.parts[i]; p.rule != nil {
-			additions[i] = d.service.tally.add(ctx, account{p.key, p.per}, p.hits)
+		p := &d.parts[i]
+		if p.rule == nil {
+			continue
 		}
+		var first bool
+		to := account{p.key, p.per}
+		if additions[i], first = t.add(ctx, to, p.hits); !first {
+			continue
+		}
+		if own != (account{}) {
+			go t.run(own)
+		}
+		own = to
+	}
+	if own != (account{}) {
+		t.lead(own)
 	}
 	for i, a := range additions {
 		if a == nil {

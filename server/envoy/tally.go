@@ -57,17 +57,15 @@ func newTally(store charger) *tally {
 	return &tally{store: store, queues: make(map[account][]*addition)}
 }
 
-// add begins to add. Additions to one account count in the order of the calls of add.
-func (t *tally) add(ctx context.Context, to account, hits uint64) *addition {
-	a := &addition{ctx: ctx, hits: int(min(hits, maxHits)), done: make(chan struct{})}
+// add begins to add. Additions to one account count in the order of the calls of add. If no call on the account is
+// under way, first is true, and the caller has to call lead or run.
+func (t *tally) add(ctx context.Context, to account, hits uint64) (a *addition, first bool) {
+	a = &addition{ctx: ctx, hits: int(min(hits, maxHits)), done: make(chan struct{})}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	queue, busy := t.queues[to]
 	t.queues[to] = append(queue, a)
-	if !busy {
-		go t.run(to)
-	}
-	return a
+	return a, !busy
 }
 
 // wait returns when the addition is there. If ctx ends before, it may be made or not.
@@ -77,6 +75,17 @@ func (a *addition) wait(ctx context.Context) error {
 		return a.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// lead makes one call here, and the others, if there are some who wait by then, beside it.
+func (t *tally) lead(to account) {
+	t.count(to, t.next(to))
+	if batch := t.next(to); batch != nil {
+		go func() {
+			t.count(to, batch)
+			t.run(to)
+		}()
 	}
 }
 

@@ -37,6 +37,17 @@ func (s *sums) Charge(ctx context.Context, key string, l coord.Limit, n int) (co
 	return coord.Result{Remaining: l.Rate - s.of[key], ResetAfter: l.Per}, nil
 }
 
+// running is a tally whose calls are made at once.
+type running struct{ *tally }
+
+func (r running) add(ctx context.Context, to account, hits uint64) *addition {
+	a, first := r.tally.add(ctx, to, hits)
+	if first {
+		go r.run(to)
+	}
+	return a
+}
+
 func newSums() *sums { return &sums{of: make(map[string]int), may: make(chan error)} }
 
 // Additions that share calls see what they would see one after the other.
@@ -44,7 +55,7 @@ func TestTallySharesCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSums()
-		ta := newTally(s)
+		ta := running{newTally(s)}
 		to := account{"k", time.Minute}
 		var all []*addition
 		var want []int
@@ -71,13 +82,44 @@ func TestTallySharesCalls(t *testing.T) {
 	})
 }
 
+// Who leads makes a call of its own, and does not wait for those of others.
+func TestTallyLead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSums()
+		ta := newTally(s)
+		to := account{"k", time.Minute}
+		a, first := ta.add(t.Context(), to, 1)
+		led := make(chan struct{})
+		go func() { defer close(led); ta.lead(to) }()
+		synctest.Wait() // its call is under way
+		b, second := ta.add(t.Context(), to, 1)
+		if !first || second {
+			t.Errorf("first: %t, %t", first, second)
+		}
+		s.may <- nil
+		<-led
+		if err := a.wait(t.Context()); err != nil || a.after != 1 {
+			t.Errorf("a: %d, %v", a.after, err)
+		}
+		s.may <- nil
+		if err := b.wait(t.Context()); err != nil || b.after != 2 {
+			t.Errorf("b: %d, %v", b.after, err)
+		}
+		synctest.Wait()
+		if len(ta.queues) != 0 {
+			t.Errorf("%d queues left", len(ta.queues))
+		}
+	})
+}
+
 // A counter that is full is above every limit for each addition of a call.
 func TestTallyFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSums()
 		close(s.may)
-		ta := newTally(s)
+		ta := running{newTally(s)}
 		to := account{"k", time.Minute}
 		var all []*addition
 		for range 5 * maxBatch {
@@ -99,7 +141,7 @@ func TestTallyErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSums()
-		ta := newTally(s)
+		ta := running{newTally(s)}
 		to := account{"k", time.Minute}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
