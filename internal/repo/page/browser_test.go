@@ -162,7 +162,7 @@ func (s *site) open(path string) *tab {
 func (b *tab) tab() {
 	ctx, stop := chromedp.NewContext(chromium.use(b.T), chromedp.WithNewBrowserContext(), chromedp.WithListener(b.hear))
 	b.Cleanup(stop)
-	bounded, cancel := context.WithTimeout(ctx, time.Minute) // much longer than a machine under load is late
+	bounded, cancel := context.WithTimeout(ctx, 5*time.Minute) // much longer than a machine under load is late
 	b.Cleanup(cancel)
 	b.ctx = bounded
 	b.Cleanup(func() {
