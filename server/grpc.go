@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -73,10 +72,7 @@ func (s *Server) newGRPC() *grpc.Server {
 func (s *Server) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, do grpc.UnaryHandler) (answer any, err error) {
 	paceOf(ctx).begun()
 	err = s.call(ctx, info.FullMethod, func(ctx context.Context) (err error) {
-		cancel := context.CancelFunc(func() {})
-		if !slices.Contains(waiting, info.FullMethod) {
-			ctx, cancel = context.WithTimeout(ctx, callTime)
-		}
+		ctx, cancel := inTime(ctx, info.FullMethod)
 		defer cancel()
 		answer, err = do(ctx, q)
 		return err
@@ -91,34 +87,18 @@ func (s *Server) streamed(of any, stream grpc.ServerStream, info *grpc.StreamSer
 	})
 }
 
-// waiting are the methods whose waits have bounds of their own.
-var waiting = []string{coordpb.Locks_Acquire_FullMethodName, coordpb.Limits_Take_FullMethodName}
-
-// call finds who calls, counts the call, and tells of it.
+// call does a call, and tells of it.
 func (s *Server) call(ctx context.Context, method string, do func(context.Context) error) (err error) {
-	began, name := time.Now(), ""
+	q := &request{route: method, method: "gRPC", path: method, began: time.Now()}
 	defer func() {
 		if p := recover(); p != nil {
 			err = s.panicked(p)
 		}
 		err = statusOf(err)
-		s.toldCall(ctx, method, name, status.Code(err), time.Since(began))
+		code := status.Code(err)
+		s.told(ctx, q, slog.StringValue(code.String()), attribute.Int("rpc.grpc.status_code", int(code)), code == codes.OK)
 	}()
-	if slices.Contains(open, method) {
-		return do(ctx)
-	}
-	c, err := s.callers.known(shown(ctx))
-	if err != nil {
-		return err
-	}
-	name = c.name
-	if !slices.Contains(quick, method) {
-		defer c.requests.Add(-1)
-		if err := s.enter(c); err != nil {
-			return err
-		}
-	}
-	return do(context.WithValue(ctx, callerKey{}, c))
+	return s.gated(ctx, q, func() (*caller, error) { return s.callers.known(shown(ctx)) }, do)
 }
 
 // shown is what a caller shows of itself.
@@ -136,17 +116,6 @@ func shownAs(ctx context.Context, key string) string {
 		return values[0]
 	}
 	return ""
-}
-
-// toldCall writes a call down.
-func (s *Server) toldCall(ctx context.Context, method, caller string, code codes.Code, took time.Duration) {
-	level := slog.LevelInfo
-	if slices.Contains(often, method) && code == codes.OK {
-		level = slog.LevelDebug
-	}
-	s.meters.request(method, attribute.Int("rpc.grpc.status_code", int(code)), took)
-	s.log.LogAttrs(ctx, level, "request", slog.String("method", "gRPC"), slog.String("path", method),
-		slog.String("caller", caller), slog.String("status", code.String()), slog.Duration("took", took))
 }
 
 // healthService is /readyz by gRPC. It has no stream, which strangers could open without end.

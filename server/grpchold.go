@@ -66,7 +66,7 @@ func (l *locksService) begin(stream grpc.BidiStreamingServer[coordpb.HoldRequest
 	case err != nil:
 		return nil, err
 	}
-	if err := known(q); err != nil {
+	if err := understood(q); err != nil {
 		return nil, err
 	}
 	asked := acquireOf(q.GetAcquire())

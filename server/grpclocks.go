@@ -52,7 +52,7 @@ func (l *locksService) Break(ctx context.Context, q *coordpb.BreakRequest) (*coo
 }
 
 func (l *locksService) Watch(q *coordpb.WatchRequest, stream grpc.ServerStreamingServer[coordpb.WatchAnswer]) error {
-	if err := known(q); err != nil {
+	if err := understood(q); err != nil {
 		return err
 	}
 	c := callerIn(stream.Context())
@@ -85,7 +85,7 @@ func (l *locksService) Watch(q *coordpb.WatchRequest, stream grpc.ServerStreamin
 // operate does an operation for the caller of ctx: q in the words of the operation is asked, and its answer is given back
 // in those of gRPC.
 func operate[Q, A, P any](ctx context.Context, s *Server, q proto.Message, do func(*Server, context.Context, *caller, *Q) (*A, error), asked *Q, in func(*A) *P) (*P, error) {
-	if err := known(q); err != nil {
+	if err := understood(q); err != nil {
 		return nil, err
 	}
 	a, err := do(s, ctx, callerIn(ctx), asked)
@@ -95,8 +95,8 @@ func operate[Q, A, P any](ctx context.Context, s *Server, q proto.Message, do fu
 	return in(a), nil
 }
 
-// known refuses what a newer client may ask for, and what would not be done.
-func known(q proto.Message) error {
+// understood refuses what a newer client may ask for, and what would not be done.
+func understood(q proto.Message) error {
 	if strange(q.ProtoReflect()) {
 		return invalid("a field that this server does not know")
 	}

@@ -10,16 +10,11 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
-	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-
-	"github.com/coordgo/coord/server/coordpb"
 )
 
 // operation is one path.
@@ -54,10 +49,7 @@ func operationOf[Q, A any](path, summary string, do func(*Server, context.Contex
 		if err := decode(w, r, q); err != nil {
 			return nil, err
 		}
-		ctx, cancel := r.Context(), context.CancelFunc(func() {})
-		if !strings.HasSuffix(path, "/acquire") && !strings.HasSuffix(path, "/take") { // those have waits of their own
-			ctx, cancel = context.WithTimeout(ctx, callTime)
-		}
+		ctx, cancel := inTime(r.Context(), "POST "+path)
 		defer cancel()
 		return do(s, ctx, callerOf(r), q)
 	}
@@ -135,90 +127,37 @@ func fieldsOf(t reflect.Type) (list []jsonField) {
 	return list
 }
 
-// callerKey is the key of the caller in the context of a request.
-type callerKey struct{}
-
 func callerOf(r *http.Request) *caller { return callerIn(r.Context()) }
-
-func callerIn(ctx context.Context) *caller { return ctx.Value(callerKey{}).(*caller) }
 
 // ServeHTTP answers one request. A panic ends that request alone.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Also of a request that is refused: what is left of its body is read before the next one.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(ioTime)) // a recorder of a test has none
 	_, route := s.mux.Handler(r)
-	seen := &recorder{ResponseWriter: w, route: route, began: time.Now()}
+	seen := &recorder{ResponseWriter: w, request: request{route: route, method: r.Method, path: r.URL.Path, began: time.Now()}}
 	defer func() {
 		if p := recover(); p != nil {
 			if err := s.panicked(p); seen.status == 0 {
 				fail(seen, err)
 			}
 		}
-		s.told(seen, r)
+		answered := seen.status == http.StatusOK || seen.status == http.StatusTooManyRequests
+		s.told(r.Context(), &seen.request, slog.IntValue(seen.status), attribute.Int("http.response.status_code", seen.status), answered)
 	}()
-	if slices.Contains(open, route) {
-		s.mux.ServeHTTP(seen, r)
-		return
-	}
-	c, err := s.callers.of(r)
-	if err == nil {
-		seen.caller = c.name
-		if !slices.Contains(quick, route) {
-			err = s.enter(c)
-			defer c.requests.Add(-1)
-		}
-	}
-	if err != nil {
+	who := func() (*caller, error) { return s.callers.of(r) }
+	if err := s.gated(r.Context(), &seen.request, who, func(ctx context.Context) error {
+		s.mux.ServeHTTP(seen, r.WithContext(ctx))
+		return nil
+	}); err != nil {
 		fail(seen, err)
-		return
 	}
-	s.mux.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
-}
-
-// told writes a request down.
-func (s *Server) told(seen *recorder, r *http.Request) {
-	took, level := time.Since(seen.began), slog.LevelInfo
-	if slices.Contains(often, seen.route) && (seen.status == http.StatusOK || seen.status == http.StatusTooManyRequests) {
-		level = slog.LevelDebug
-	}
-	s.meters.request(seen.route, attribute.Int("http.response.status_code", seen.status), took)
-	s.log.LogAttrs(r.Context(), level, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path),
-		slog.String("caller", seen.caller), slog.Int("status", seen.status), slog.Duration("took", took))
-}
-
-// open are the routes that need no token.
-var open = append([]string{
-	"GET /livez", "GET /readyz", healthpb.Health_Check_FullMethodName, healthpb.Health_Watch_FullMethodName,
-}, pageOpen...)
-
-// often are the routes whose requests are many, and say little where they were answered.
-var often = append(slices.Clip(open), envoyRoute, envoyMethod)
-
-// quick are the routes that are not counted: no number of waiting requests may keep a holder from its hold.
-var quick = []string{
-	"POST /v1/locks/renew", "POST /v1/locks/release", coordpb.Locks_Renew_FullMethodName, coordpb.Locks_Release_FullMethodName,
-}
-
-// enter counts a request that is under way, also one that it refuses.
-func (s *Server) enter(c *caller) error {
-	if c.requests.Add(1) > int64(s.cfg.MaxRequests) {
-		return errBusy
-	}
-	return nil
-}
-
-// panicked is the error of a panic. Goroutines that are no request's recover too, for what others hold has to go on.
-func (s *Server) panicked(p any) error {
-	s.log.Error("coord serve: a panic", "panic", p, "stack", string(debug.Stack()))
-	return errPanic
 }
 
 // recorder notes what is told of a request, and bounds how long its answer may take on its way.
 type recorder struct {
 	http.ResponseWriter
-	route, caller string
-	began         time.Time
-	status        int
+	request
+	status int
 }
 
 func (w *recorder) WriteHeader(status int) {

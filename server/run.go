@@ -63,10 +63,10 @@ func (s *Server) listen(ctx context.Context, address string) (net.Listener, erro
 	return l, err
 }
 
-// Serve answers on l by HTTP, and on each of grpc by gRPC, until ctx ends, and then drains: it answers on while remote
+// Serve answers on l by HTTP, and on each of forGRPC by gRPC, until ctx ends, and then drains: it answers on while remote
 // holders may still believe in what they hold, for as long as the configuration says. An error that matches
 // [ErrUndrained] tells that there were some in the end. The listeners are closed then. It is called once.
-func (s *Server) Serve(ctx context.Context, l net.Listener, grpc ...net.Listener) error {
+func (s *Server) Serve(ctx context.Context, l net.Listener, forGRPC ...net.Listener) error {
 	l = netutil.LimitListener(l, s.cfg.MaxConnections)
 	h := &http.Server{
 		Handler: s, TLSConfig: s.secure, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
@@ -78,8 +78,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grpc ...net.Listener
 		go func() { defer close(watched); s.watchEnvoy(ctx) }()
 		defer func() { cancel(); <-watched }()
 	}
-	served := make(chan error, 1+len(grpc))
-	for _, l := range grpc {
+	served := make(chan error, 1+len(forGRPC))
+	for _, l := range forGRPC {
 		go func() { served <- s.grpc.Serve(netutil.LimitListener(l, s.cfg.MaxConnections)) }()
 	}
 	go func() {

@@ -1,0 +1,96 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/coordgo/coord/server/coordpb"
+)
+
+// request is one by HTTP or by gRPC, as it is told of. Its route is a path with its method, or a method of gRPC.
+type request struct {
+	route, method, path, caller string
+	began                       time.Time
+}
+
+// open are the routes that need no token.
+var open = append([]string{
+	"GET /livez", "GET /readyz", healthpb.Health_Check_FullMethodName, healthpb.Health_Watch_FullMethodName,
+}, pageOpen...)
+
+// often are the routes whose requests are many, and say little where they were answered.
+var often = append(slices.Clip(open), envoyRoute, envoyMethod)
+
+// quick are the routes that are not counted: no number of waiting requests may keep a holder from its hold.
+var quick = []string{
+	"POST /v1/locks/renew", "POST /v1/locks/release", coordpb.Locks_Renew_FullMethodName, coordpb.Locks_Release_FullMethodName,
+}
+
+// waiting are the routes whose waits have bounds of their own.
+var waiting = []string{
+	"POST /v1/locks/acquire", "POST /v1/limits/take", coordpb.Locks_Acquire_FullMethodName, coordpb.Limits_Take_FullMethodName,
+}
+
+// gated serves a request of a caller that is known, and has not too many of them.
+func (s *Server) gated(ctx context.Context, q *request, who func() (*caller, error), serve func(context.Context) error) error {
+	if slices.Contains(open, q.route) {
+		return serve(ctx)
+	}
+	c, err := who()
+	if err != nil {
+		return err
+	}
+	q.caller = c.name
+	if !slices.Contains(quick, q.route) {
+		defer c.requests.Add(-1)
+		if err := s.enter(c); err != nil {
+			return err
+		}
+	}
+	return serve(context.WithValue(ctx, callerKey{}, c))
+}
+
+// enter counts a request that is under way, also one that it refuses.
+func (s *Server) enter(c *caller) error {
+	if c.requests.Add(1) > int64(s.cfg.MaxRequests) {
+		return errBusy
+	}
+	return nil
+}
+
+// callerKey is the key of the caller in the context of a request.
+type callerKey struct{}
+
+func callerIn(ctx context.Context) *caller { return ctx.Value(callerKey{}).(*caller) }
+
+// inTime is ctx with a bound, unless the route has its own.
+func inTime(ctx context.Context, route string) (context.Context, context.CancelFunc) {
+	if slices.Contains(waiting, route) {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, callTime)
+}
+
+// panicked is the error of a panic. Goroutines that are no request's recover too, for what others hold has to go on.
+func (s *Server) panicked(p any) error {
+	s.log.Error("coord serve: a panic", "panic", p, "stack", string(debug.Stack()))
+	return errPanic
+}
+
+// told writes a request down, with its status of HTTP or of gRPC. One of those that are often is of interest if it was
+// not answered.
+func (s *Server) told(ctx context.Context, q *request, status slog.Value, code attribute.KeyValue, answered bool) {
+	took, level := time.Since(q.began), slog.LevelInfo
+	if answered && slices.Contains(often, q.route) {
+		level = slog.LevelDebug
+	}
+	s.meters.request(q.route, code, took)
+	s.log.LogAttrs(ctx, level, "request", slog.String("method", q.method), slog.String("path", q.path),
+		slog.String("caller", q.caller), slog.Attr{Key: "status", Value: status}, slog.Duration("took", took))
+}
