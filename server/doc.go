@@ -7,7 +7,9 @@
 //	...
 //	l, err := s.Listen(ctx)
 //	...
-//	err = s.Serve(ctx, l)
+//	g, err := s.ListenGRPC(ctx)
+//	...
+//	err = s.Serve(ctx, l, g)
 //
 // docs/serve.md is for those who call it. What a remote holder may believe is at the type hold.
 //

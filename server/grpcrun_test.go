@@ -86,9 +86,16 @@ func TestGRPCServeUnix(t *testing.T) {
 	}
 }
 
-// Without an address there is no gRPC.
+// Without an address there is no gRPC, and HTTP is served.
 func TestGRPCOff(t *testing.T) {
-	if l, err := start(t, "").ListenGRPC(t.Context()); l != nil || err != nil {
-		t.Errorf("%v %v", l, err)
+	k := start(t, "serve: {listen: '127.0.0.1:0'}")
+	l, g := done(k.Listen(t.Context()))(t), done(k.ListenGRPC(t.Context()))(t)
+	if g != nil {
+		t.Errorf("gRPC listens on %v", g.Addr())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := k.Serve(ctx, l, g); err != nil {
+		t.Error(err)
 	}
 }

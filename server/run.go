@@ -65,7 +65,8 @@ func (s *Server) listen(ctx context.Context, address string) (net.Listener, erro
 
 // Serve answers on l by HTTP, and on each of forGRPC by gRPC, until ctx ends, and then drains: it answers on while remote
 // holders may still believe in what they hold, for as long as the configuration says. An error that matches
-// [ErrUndrained] tells that there were some in the end. The listeners are closed then. It is called once.
+// [ErrUndrained] tells that there were some in the end. The listeners are closed then. It is called once. One of forGRPC
+// may be nil, as ListenGRPC gives it.
 func (s *Server) Serve(ctx context.Context, l net.Listener, forGRPC ...net.Listener) error {
 	l = netutil.LimitListener(l, s.cfg.MaxConnections)
 	h := &http.Server{
@@ -80,6 +81,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, forGRPC ...net.Liste
 	}
 	served := make(chan error, 1+len(forGRPC))
 	for _, l := range forGRPC {
+		if l == nil {
+			continue
+		}
 		go func() { served <- s.grpc.Serve(netutil.LimitListener(l, s.cfg.MaxConnections)) }()
 	}
 	go func() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
@@ -100,16 +99,14 @@ func (a *App) runServe(ctx context.Context, cfg *config.Config, log *slog.Logger
 		return Exit(ExitUnavailable, "%w", err)
 	}
 	a.Printf("listening on %s\n", l.Addr())
-	grpc := []net.Listener{}
 	if g != nil {
 		a.Printf("listening on %s (gRPC)\n", g.Addr())
-		grpc = append(grpc, g)
 	}
 	if a.store.file != "" {
 		go client.Watch(ctx, reloadEvery, func(err error) { reloaded(ctx, s, log, err) })
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, l, grpc...) }()
+	go func() { served <- s.Serve(ctx, l, g) }()
 	select {
 	case err := <-served:
 		return err
