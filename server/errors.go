@@ -36,6 +36,8 @@ var (
 	errReleased    = &failure{http.StatusConflict, "not_held", "the hold has ended: its holder released it"}
 	errLost        = &failure{http.StatusConflict, "lost", "the hold has ended: the store or this server lost it"}
 	errExpired     = &failure{http.StatusConflict, "lost", "the hold has ended: its holder did not renew it"}
+	errDrained     = &failure{http.StatusConflict, "lost", "the hold has ended: this server is ending and renews nothing"}
+	errUnconfirmed = &failure{http.StatusServiceUnavailable, "unavailable", "released, but the store has not confirmed it: the keys become free at the latest with their leases"}
 )
 
 func invalid(text string) error { return &failure{http.StatusBadRequest, "invalid", text} }

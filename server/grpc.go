@@ -23,7 +23,8 @@ import (
 
 // GRPC is what answers by gRPC. Other services may be registered on it before [Server.Serve]: their calls have the same
 // callers, bounds, log and metrics. A program that embeds a Server may serve it on a listener of its own; its ServeHTTP
-// does not bound how long a message takes.
+// does not bound how long a message takes. A handler of another service has to return when its context ends, for
+// [Server.Serve] waits for it.
 func (s *Server) GRPC() *grpc.Server { return s.grpc }
 
 // What a connection of gRPC has. One that shows no life for pingTime is asked for it, and is closed if it does not
@@ -43,7 +44,7 @@ const (
 
 func (s *Server) newGRPC() *grpc.Server {
 	opts := []grpc.ServerOption{
-		grpc.InTapHandle(hurried),
+		grpc.InTapHandle(s.hurried),
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.streamed),
 		grpc.MaxRecvMsgSize(maxBody),
@@ -87,12 +88,15 @@ func (s *Server) streamed(of any, stream grpc.ServerStream, info *grpc.StreamSer
 	})
 }
 
-// call does a call, and tells of it.
+// call does a call, and tells of it. Once the call's own end has come, its error is no other one.
 func (s *Server) call(ctx context.Context, method string, do func(context.Context) error) (err error) {
 	q := &request{route: method, method: "gRPC", path: method, began: time.Now()}
 	defer func() {
 		if p := recover(); p != nil {
 			err = s.panicked(p)
+		}
+		if ended := ctx.Err(); err != nil && ended != nil {
+			err = status.FromContextError(ended).Err()
 		}
 		err = statusOf(err)
 		code := status.Code(err)
@@ -136,7 +140,8 @@ func (h *healthService) Check(ctx context.Context, q *healthpb.HealthCheckReques
 	return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
 }
 
-// pace bounds how long messages take on their way. What comes too late, or is not taken, ends the call.
+// pace bounds how long messages take on their way. What comes too late ends the call, and so does a message of a stream
+// that is not taken. An answer that ends its call may wait to be taken: it counts as a call of its connection until then.
 type pace struct {
 	end   context.CancelFunc
 	first *time.Timer // ends the call, unless its first message comes
@@ -144,10 +149,20 @@ type pace struct {
 
 type paceKey struct{}
 
-// hurried gives a call its pace, before its first message is there.
-func hurried(ctx context.Context, _ *tap.Info) (context.Context, error) {
+// strangerTime bounds how long the first message of who is no caller may take.
+const strangerTime = time.Second
+
+// hurried gives a call its pace, before its first message is there. It refuses nobody: package grpc would keep the
+// context of such a call.
+func (s *Server) hurried(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	bound := ioTime
+	if _, err := s.callers.known(shown(ctx)); err != nil {
+		bound = strangerTime
+	}
 	ctx, cancel := context.WithCancel(ctx)
-	return context.WithValue(ctx, paceKey{}, &pace{cancel, time.AfterFunc(ioTime, cancel)}), nil
+	first := time.AfterFunc(bound, cancel)
+	context.AfterFunc(ctx, func() { first.Stop() }) // a call may end before its first message
+	return context.WithValue(ctx, paceKey{}, &pace{cancel, first}), nil
 }
 
 // paceOf is nil for calls that did not come by a listener.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
@@ -393,16 +395,19 @@ func TestGRPCRefuses(t *testing.T) {
 // Every error of HTTP has a code of gRPC, and says the same.
 func TestGRPCErrors(t *testing.T) {
 	all := []error{
-		errToken, errBusy, errHolds, errDraining, errPanic, errRequestID, errReservation, errUnknown, errReleased, errLost, errExpired, invalid("x"),
-		(&caller{}).may("read", "k"),
+		errToken, errBusy, errHolds, errDraining, errPanic, errTooLarge, errMediaType, errNoPath, errRequestID, errReservation, errUnknown,
+		errReleased, errLost, errExpired, errDrained, errUnconfirmed, invalid("x"), (&caller{}).may("read", "k"),
 	}
 	for _, k := range kinds {
 		all = append(all, k.err)
 	}
 	for _, err := range all {
-		_, p := problemOf(err)
+		httpStatus, p := problemOf(err)
 		st := statusOf(err)
 		info, _ := detailsOf(st)
+		if codesOf[httpStatus] == codes.OK {
+			t.Errorf("%d of HTTP has no code", httpStatus)
+		}
 		if code := status.Code(st); code == codes.OK || code == codes.Unknown && p.Error.Code != "unknown_outcome" || info.GetReason() != p.Error.Code || status.Convert(st).Message() != p.Error.Message {
 			t.Errorf("%v is %v %v", err, st, info)
 		}
@@ -411,12 +416,46 @@ func TestGRPCErrors(t *testing.T) {
 	if _, retry := detailsOf(later); retry.GetRetryDelay().AsDuration() != 1500*time.Millisecond {
 		t.Errorf("%v: %v", later, retry)
 	}
+	if other := statusOf(&failure{http.StatusTeapot, "teapot", "x"}); status.Code(other) != codes.Internal {
+		t.Errorf("a status that nothing is said of: %v", other)
+	}
 	if own := status.Error(codes.NotFound, "x"); statusOf(own) != own {
 		t.Error("a status is not left as it is")
 	}
 	if wrapped := statusOf(errors.Join(status.Error(codes.NotFound, "of a store"))); status.Code(wrapped) != codes.Internal {
 		t.Errorf("what a store has answered: %v", wrapped)
 	}
+}
+
+// A refusal fits into the headers of a client that takes 8 KiB, whatever was asked for.
+func TestGRPCLongErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startGRPC(t, called).dial("web-web-web-web-web", grpc.WithMaxHeaderListSize(8<<10))
+		for _, key := range []string{strings.Repeat("x", 60_000), strings.Repeat("\x01", 1024), strings.Repeat("\u00e4", 512)} {
+			_, err := c.Acquire(t.Context(), &coordpb.AcquireRequest{Key: key})
+			wantCode(t, err, codes.PermissionDenied, "forbidden")
+		}
+	})
+}
+
+// A call whose deadline comes before the end of its wait says so, also in the log.
+func TestGRPCDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "")
+		seen := new(bytes.Buffer)
+		k.log = slog.New(slog.NewTextHandler(seen, nil))
+		k.post(acquirePath, `{"key":"job"}`).ok(t)
+		// Over a connection the client may end the call before its deadline comes here.
+		ctx, cancel := context.WithTimeout(metadata.NewIncomingContext(t.Context(), metadata.Pairs(":authority", "localhost")), time.Second)
+		defer cancel()
+		info := &grpc.UnaryServerInfo{FullMethod: coordpb.Locks_Acquire_FullMethodName}
+		_, err := k.unary(ctx, &coordpb.AcquireRequest{Key: "job", WaitMs: 10_000}, info, func(ctx context.Context, q any) (any, error) {
+			return (&locksService{s: k.Server}).Acquire(ctx, q.(*coordpb.AcquireRequest))
+		})
+		if status.Code(err) != codes.DeadlineExceeded || !strings.Contains(seen.String(), "status=DeadlineExceeded") {
+			t.Errorf("%v:\n%s", err, seen)
+		}
+	})
 }
 
 // Another service on the server has its callers, and a panic ends its call alone.
@@ -459,24 +498,40 @@ func TestGRPCPanic(t *testing.T) {
 	})
 }
 
-// A call whose message does not come ends, whoever makes it.
+// A call whose message does not come ends, whoever makes it, and soon if nobody knows the caller.
 func TestGRPCSlowMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := startGRPC(t, "")
-		c := w.dial("")
-		for _, method := range []string{coordpb.Locks_Acquire_FullMethodName, coordpb.Locks_Hold_FullMethodName, healthpb.Health_Check_FullMethodName} {
+		w := startGRPC(t, called)
+		web, stranger := w.dial("web-web-web-web-web"), w.dial("")
+		const acquire, hold, health = coordpb.Locks_Acquire_FullMethodName, coordpb.Locks_Hold_FullMethodName, healthpb.Health_Check_FullMethodName
+		for _, tc := range []struct {
+			c      *client
+			method string
+			bound  time.Duration
+		}{{web, acquire, ioTime}, {web, hold, ioTime}, {web, health, ioTime}, {stranger, acquire, strangerTime}, {stranger, health, strangerTime}} {
 			began := time.Now()
-			stream, err := c.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = stream.RecvMsg(new(coordpb.HoldAnswer))
-			if took := time.Since(began); status.Code(err) != codes.Canceled || took != ioTime {
-				t.Errorf("%s: %v after %v", method, err, took)
+			stream := done(tc.c.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, tc.method))(t)
+			err := stream.RecvMsg(new(coordpb.HoldAnswer))
+			if took := time.Since(began); status.Code(err) != codes.Canceled || took != tc.bound {
+				t.Errorf("%s: %v after %v: want %v", tc.method, err, took, tc.bound)
 			}
 		}
-		if n := w.callers.everybody.requests.Load(); n != 0 {
+		if n := w.callers.byName(t, "web").requests.Load(); n != 0 {
 			t.Errorf("%d requests are under way", n)
+		}
+	})
+}
+
+// A call that ends before its message leaves nothing.
+func TestGRPCRefusedLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, called)
+		of, end := context.WithCancel(t.Context())
+		ctx := done(k.hurried(of, nil))(t)
+		end()
+		synctest.Wait()
+		if paceOf(ctx).first.Stop() {
+			t.Error("it would still be ended")
 		}
 	})
 }
@@ -562,6 +617,19 @@ func TestGRPCWatchTrouble(t *testing.T) {
 		go func() { _ = w.end() }()
 		_, err := watch.Recv()
 		wantCode(t, err, codes.Unavailable, "closed")
+	})
+}
+
+// A watch that can never work ends with the reason.
+func TestGRPCWatchNever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startGRPC(t, "").dial("")
+		watch := done(c.Watch(t.Context(), &coordpb.WatchRequest{Key: strings.Repeat("x", 1025)}))(t)
+		if a := done(watch.Recv())(t); a.GetError().GetCode() != "invalid" {
+			t.Errorf("%v", a)
+		}
+		_, err := watch.Recv()
+		wantCode(t, err, codes.InvalidArgument, "invalid")
 	})
 }
 

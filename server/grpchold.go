@@ -29,7 +29,7 @@ func (l *locksService) Hold(stream grpc.BidiStreamingServer[coordpb.HoldRequest,
 		return err
 	}
 	asked := make(chan error)
-	go receive(stream, asked)
+	go l.receive(stream, asked)
 	for {
 		a, err := h.promise()
 		if err != nil {
@@ -49,7 +49,10 @@ func (l *locksService) Hold(stream grpc.BidiStreamingServer[coordpb.HoldRequest,
 		case errors.Is(err, io.EOF):
 			ctx, cancel := context.WithTimeout(stream.Context(), callTime)
 			defer cancel()
-			_, err := h.release(ctx)
+			freed, err := h.release(ctx)
+			if err == nil && !freed {
+				err = errUnconfirmed
+			}
 			return err
 		case err != nil:
 			return err // the holder may still believe: the hold ends with its promise
@@ -69,24 +72,21 @@ func (l *locksService) begin(stream grpc.BidiStreamingServer[coordpb.HoldRequest
 	if err := understood(q); err != nil {
 		return nil, err
 	}
-	asked := acquireOf(q.GetAcquire())
-	asked.window = ms(cmp.Or(q.GetWindowMs(), defaultWindow.Milliseconds()))
-	switch {
+	asked, window := acquireOf(q.GetAcquire()), cmp.Or(q.GetWindowMs(), defaultWindow.Milliseconds())
+	switch least, most := minWindow.Milliseconds(), maxTTL.Milliseconds(); {
 	case asked.RequestID != "":
 		return nil, invalid("request_id with a held stream: want none")
-	case asked.window < minWindow || asked.window > maxTTL:
-		return nil, invalid(fmt.Sprintf("window_ms %d: want %d to %d", q.GetWindowMs(), minWindow.Milliseconds(), maxTTL.Milliseconds()))
+	case window < least || window > most:
+		return nil, invalid(fmt.Sprintf("window_ms %d: want %d to %d", window, least, most))
 	}
+	asked.window = ms(window)
 	return l.s.acquired(stream.Context(), callerIn(stream.Context()), asked)
 }
 
 // receive tells of each message of a holder, and of the end of its side.
-func receive(stream grpc.BidiStreamingServer[coordpb.HoldRequest, coordpb.HoldAnswer], asked chan<- error) {
+func (l *locksService) receive(stream grpc.BidiStreamingServer[coordpb.HoldRequest, coordpb.HoldAnswer], asked chan<- error) {
 	for {
-		q, err := stream.Recv()
-		if err == nil && proto.Size(q) > 0 {
-			err = invalid("a message after the first: want no field in it")
-		}
+		err := l.next(stream)
 		select {
 		case asked <- err:
 		case <-stream.Context().Done(): // as it is when Hold has returned
@@ -96,4 +96,18 @@ func receive(stream grpc.BidiStreamingServer[coordpb.HoldRequest, coordpb.HoldAn
 			return
 		}
 	}
+}
+
+// next waits for the next message of a holder.
+func (l *locksService) next(stream grpc.BidiStreamingServer[coordpb.HoldRequest, coordpb.HoldAnswer]) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = l.s.panicked(p)
+		}
+	}()
+	q, err := stream.Recv()
+	if err == nil && proto.Size(q) > 0 {
+		return invalid("a message after the first: want no field in it")
+	}
+	return err
 }

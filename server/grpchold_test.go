@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,7 +163,11 @@ func TestHoldStreamDrains(t *testing.T) {
 		if a, last := h.answered(); !a.GetDraining() || last.After(until.Add(time.Millisecond)) {
 			t.Errorf("%v, until %v after %v", a, last, until)
 		}
-		h.fails(codes.FailedPrecondition, "lost")
+		_, err := h.stream.Recv()
+		wantCode(t, err, codes.FailedPrecondition, "lost")
+		if !strings.Contains(err.Error(), "server is ending") {
+			t.Errorf("the holder is told %v", err)
+		}
 		if err := <-ended; err != nil || time.Now().Before(until) {
 			t.Errorf("%v, %v before the end", err, time.Until(until))
 		}
@@ -201,7 +206,7 @@ func TestHoldStreamRefuses(t *testing.T) {
 		again.Acquire.RequestId = "r1-0123456789abc"
 		newer.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 1))
 		for name, q := range map[string]*coordpb.HoldRequest{
-			"nothing": {}, "a request_id": again, "a newer field": newer, "a short window": job(0, 249), "a long window": job(0, maxTTL.Milliseconds()+1),
+			"nothing": {}, "a request_id": again, "a newer field": newer, "a short window": job(0, 249), "a long window": job(0, maxTTL.Milliseconds()+1), "a window beyond a duration": job(0, 18_446_744_074_000),
 			"no key": {Acquire: &coordpb.AcquireRequest{}},
 		} {
 			t.Log(name)
@@ -216,5 +221,49 @@ func TestHoldStreamRefuses(t *testing.T) {
 		c.hold(t, ctx, job(0, 0)).fails(codes.Aborted, "locked")
 		h.send(job(0, 0))
 		h.fails(codes.InvalidArgument, "invalid")
+	})
+}
+
+// A stream whose holder closes it ends well when its key is free, and at no other time.
+func TestHoldStreamUnconfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startGRPC(t, "url: troubled://")
+		q := job(30_000, 1000)
+		q.Acquire.Key = "stuck"
+		h := w.dial("").hold(t, t.Context(), q)
+		h.answered()
+		if err := h.stream.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		h.fails(codes.Unavailable, "unavailable")
+	})
+}
+
+// panicking is a stream whose second message panics.
+type panicking struct {
+	coordpb.Locks_HoldServer
+	ctx   context.Context
+	asked bool
+}
+
+func (p *panicking) Context() context.Context     { return p.ctx }
+func (*panicking) Send(*coordpb.HoldAnswer) error { return nil }
+func (p *panicking) Recv() (*coordpb.HoldRequest, error) {
+	if p.asked {
+		panic("a test")
+	}
+	p.asked = true
+	return job(30_000, 1000), nil
+}
+
+// A panic ends one stream alone.
+func TestHoldStreamPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "")
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), callerKey{}, k.callers.everybody))
+		defer cancel()
+		if err := (&locksService{s: k.Server}).Hold(&panicking{ctx: ctx}); !errors.Is(err, errPanic) {
+			t.Errorf("%v", err)
+		}
 	})
 }

@@ -65,8 +65,9 @@ func (l *locksService) Watch(q *coordpb.WatchRequest, stream grpc.ServerStreamin
 	if err != nil {
 		return err
 	}
+	var last error
 	for holders, err := range changes {
-		if ctx.Err() != nil {
+		if last = err; ctx.Err() != nil {
 			break
 		}
 		if c.gone() {
@@ -76,8 +77,8 @@ func (l *locksService) Watch(q *coordpb.WatchRequest, stream grpc.ServerStreamin
 			return err
 		}
 	}
-	if err := stream.Context().Err(); err != nil {
-		return err
+	if ctx.Err() == nil {
+		return last // which stays: a watch of this key cannot work
 	}
 	return errDraining
 }

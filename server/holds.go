@@ -122,7 +122,11 @@ func (h *hold) expire() {
 		h.mu.Unlock()
 		return
 	}
-	h.ended, h.reason = true, cmp.Or[error](h.lost(), errExpired)
+	over := errExpired
+	if h.s.draining.Load() {
+		over = errDrained
+	}
+	h.ended, h.reason = true, cmp.Or[error](h.lost(), over)
 	h.mu.Unlock()
 	h.giveBack()
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coordgo/coord"
 )
 
 const (
@@ -121,6 +123,22 @@ func TestSeveralKeys(t *testing.T) {
 		k.post(releasePath, id(all)).ok(t)
 		if listed := k.post("/v1/locks/list", `{}`).ok(t); len(listed.body["keys"].([]any)) != 0 {
 			t.Errorf("listed: %v", listed.body)
+		}
+	})
+}
+
+// A list has a bound in bytes, too.
+func TestListBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "")
+		long := strings.Repeat("x", 1000)
+		for i := range maxBody/1004 + 1 {
+			if _, err := k.client.TryLock(t.Context(), fmt.Sprintf("%04d%s", i, long), coord.NoRenew()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if all := k.post("/v1/locks/list", `{}`).ok(t); len(all.body["keys"].([]any)) != maxBody/1004 || all.body["more"] != true {
+			t.Errorf("%d keys, more: %v", len(all.body["keys"].([]any)), all.body["more"])
 		}
 	})
 }

@@ -86,7 +86,7 @@ type listRequest struct {
 
 type listAnswer struct {
 	Keys []string `json:"keys"`
-	More bool     `json:"more,omitempty" doc:"There are more than 1000"`
+	More bool     `json:"more,omitempty" doc:"There are more: an answer has up to 1000 keys, of 64 KiB together"`
 }
 
 const maxListed = 1000
@@ -95,18 +95,18 @@ func (s *Server) list(ctx context.Context, c *caller, q *listRequest) (*listAnsw
 	if err := c.may(config.Read, q.Prefix); err != nil {
 		return nil, err
 	}
-	a, seen := &listAnswer{Keys: []string{}}, make(map[string]bool)
+	a, seen, size := &listAnswer{Keys: []string{}}, make(map[string]bool), 0
 	for key, err := range s.client.List(ctx, q.Prefix) {
 		switch {
 		case err != nil:
 			return nil, err
 		case seen[key]:
 			continue
-		case len(a.Keys) == maxListed:
+		case len(a.Keys) == maxListed || size+len(key) > maxBody:
 			a.More = true
 			return a, nil
 		}
-		seen[key] = true
+		seen[key], size = true, size+len(key)
 		a.Keys = append(a.Keys, key)
 	}
 	return a, nil

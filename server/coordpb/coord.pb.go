@@ -498,7 +498,7 @@ type HoldRequest struct {
 	// What to hold. It has no request_id.
 	Acquire *AcquireRequest `protobuf:"bytes,1,opt,name=acquire,proto3" json:"acquire,omitempty"`
 	// How long an answer lets the holder believe at most, and so how long the keys stay taken when its messages stop:
-	// 250 to ttl_ms, by default 1000.
+	// 250 to 86400000 (a day), by default 1000. More than ttl_ms counts as ttl_ms.
 	WindowMs      int64 `protobuf:"varint,2,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -824,7 +824,7 @@ func (x *ListRequest) GetPrefix() string {
 type ListAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Keys  []string               `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
-	// There are more than 1000.
+	// There are more: an answer has up to 1000 keys, of 64 KiB together.
 	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
