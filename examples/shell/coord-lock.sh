@@ -8,8 +8,8 @@
 #   COORD_SERVE_TOKEN  the token of this caller
 #
 # TTL and WAIT are whole seconds: 30 and 0 by default. The command has the fencing token in COORD_TOKEN. The exit status is
-# that of the command; 75 if someone else holds the key, 74 if the lock was lost, 69 if the server refused or did not answer,
-# 64 for a mistake. -v says on standard error what is believed.
+# that of the command; 75 if someone else holds the key, 74 if the lock was lost, 69 if the server refused or did not
+# answer, 64 for a mistake. -v says on standard error what is believed.
 #
 # The lock is renewed while the command runs. The command, with all of its process group, gets TERM when a fifth of the TTL
 # is left, and KILL when the time is over: what this script may believe is its clock when it sent a request plus
@@ -17,9 +17,10 @@
 # a machine that sleeps, the command may go on for a moment when it is continued: let what it writes to refuse a token that
 # is smaller than one that it has seen.
 #
-# With -s the lock is a stream: it is held for as long as its connection lasts. That needs no renewals, frees the key at
-# once if this machine is switched off or cut off, and says nothing of a time. The command gets KILL when the stream ends,
-# and someone else may have the key before that: where late writes do harm, the token has to keep them out.
+# With -s the lock is a stream: it is held for as long as its connection lasts, and WAIT is 60 at most. That needs no
+# renewals, frees the key at once if this machine is switched off or cut off, and says nothing of a time. The command gets
+# KILL when the stream ends, and someone else may have the key before that: where late writes do harm, the token has to keep
+# them out.
 set -u
 
 say() { [ -z "$verbose" ] || printf 'coord-lock: %s\n' "$*" >&2; }
@@ -160,7 +161,8 @@ release() {
 hold() {
 	mkfifo "$dir/events" || exit 64
 	[ "$wait" -le 60 ] || wait=60
-	curl --config "$dir/config" -sSN --json '{"key":"'"$key"'","wait_ms":'$((wait * 1000))'}' "$base/v1/locks/hold" >"$dir/events" 2>"$dir/error" &
+	curl --config "$dir/config" -sSN --json '{"key":"'"$key"'","wait_ms":'$((wait * 1000))'}' "$base/v1/locks/hold" \
+		>"$dir/events" 2>"$dir/error" &
 	stream=$! token=''
 	exec 4<"$dir/events"
 	while [ -z "$token" ]; do
