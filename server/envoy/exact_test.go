@@ -1,9 +1,15 @@
 package envoy_test
 
 import (
+	"context"
+	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coordgo/coord/backends/memory"
+	"github.com/coordgo/coord/driver"
 )
 
 const exact = `
@@ -18,9 +24,11 @@ descriptors:
   - {key: tried, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: q1, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: q2, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: qs, quota_mode: true, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: broken, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
 `
 
-// step is a request for those keys, with what it must come to.
+// exactStep is a request with those descriptors, and what it must come to.
 type exactStep struct{ descriptors, want string }
 
 func key(name string) string { return `{"entries":[{"key":"` + name + `"}]}` }
@@ -89,6 +97,74 @@ func TestExactModes(t *testing.T) {
 		if k.meter.seen["rate_limit.shadow_mode d.tried"] != 2 {
 			t.Errorf("measured: %v", k.meter.seen)
 		}
+	})
+}
+
+// What stays out of the step takes nothing for a request that the step denies, and all that was taken is given back if
+// the quotas deny.
+func TestExactGivesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "", exact)
+		two := func(name string) string { return `{"entries":[{"key":"` + name + `"}],"hitsAddend":"2"}` }
+		k.steps(t, []exactStep{
+			{two("user") + "," + two("q2"), "OK: OK 0/2 3600s, OK 0/2 60s"},
+			{two("all") + "," + two("q2"), "OVER_LIMIT: OK 1/3 60s, OVER_LIMIT 0/2 60s"},
+			{`{"entries":[{"key":"all"}],"hitsAddend":"0"}`, "OK: OK 3/3 60s"}, // both hits are back
+			{key("user") + "," + key("tried"), "OVER_LIMIT: OVER_LIMIT 0/2 3600s, OK 1/1 60s"},
+			{key("user") + "," + key("q1"), "OVER_LIMIT: OVER_LIMIT 0/2 3600s, OK 1/1 60s"},
+			{key("q1"), "OK: OK 0/1 60s"}, // it was only looked at
+			{key("all") + "," + key("qs"), "OK: OK 2/3 60s, OK 0/1 60s"},
+			{key("all") + "," + key("qs"), "OK: OK 1/3 60s, OK 0/1 60s"}, // in shadow a quota denies nobody
+			{key("all"), "OK: OK 0/3 60s"},
+		})
+	})
+}
+
+// An override in the store lowers a limit, also below what a request asks for.
+func TestExactOverride(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "overrides: true", exact)
+		if err := k.client.Override(t.Context(), "rls/d/user/", 0.5, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.client.Overrides(t.Context()); err != nil { // it applies them from now on
+			t.Fatal(err)
+		}
+		k.steps(t, []exactStep{
+			{`{"entries":[{"key":"user"}],"hitsAddend":"2"}`, "OVER_LIMIT: OVER_LIMIT 0/2 3600s"},
+			{key("user"), "OK: OK 0/2 3600s"},
+		})
+	})
+}
+
+// partly is a store that does not answer for one key.
+type partly struct{ driver.Backend }
+
+func init() {
+	driver.Register("partly", func(context.Context, *url.URL) (driver.Backend, error) {
+		return partly{memory.NewStore().Open()}, nil
+	})
+}
+
+func (p partly) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	if strings.Contains(key, "broken") {
+		return driver.TakenOne{}, errAway
+	}
+	return p.Backend.TakeOne(ctx, key, l, a)
+}
+
+// What was taken for a request without a decision is given back.
+func TestExactGivesBackAfterError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "url: partly://", exact)
+		k.steps(t, []exactStep{
+			{key("all") + "," + key("q2") + "," + key("broken"), "rpc error: code = Unavailable desc = coord: allow \"rls/d/broken/\" on memory: outcome unknown: store unavailable: it is away"},
+			{key("all"), "OK: OK 2/3 60s"},
+			{key("q2"), "OK: OK 1/2 60s"},
+		})
 	})
 }
 

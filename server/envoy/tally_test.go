@@ -82,6 +82,26 @@ func TestTallySharesCalls(t *testing.T) {
 	})
 }
 
+// A call ends after callTime, however long its callers would wait.
+func TestTallyIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ta := running{newTally(newSums())}
+		began := time.Now()
+		patient, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for _, ctx := range []context.Context{patient, t.Context()} {
+			a := ta.add(ctx, account{"k", time.Minute}, 1)
+			if err := a.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v", err)
+			}
+		}
+		if took := time.Since(began); took != 2*callTime {
+			t.Errorf("after %v", took)
+		}
+	})
+}
+
 // Who leads makes a call of its own, and does not wait for those of others.
 func TestTallyLead(t *testing.T) {
 	t.Parallel()
