@@ -129,4 +129,3 @@ func letIn(t *testing.T, services []*envoy.Service, keys ...string) int {
 	all.Wait()
 	return int(in.Load())
 }
-
