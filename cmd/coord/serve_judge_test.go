@@ -20,6 +20,10 @@ type belief struct {
 	released    bool
 }
 
+func (b *belief) String() string {
+	return fmt.Sprintf("%s: %s (token %d, from %v until %v)", b.key, b.who, b.token, b.from, b.until)
+}
+
 // said is a line of a caller: of coord-lock.sh -v, and of the others in the same form.
 var said = regexp.MustCompile(`^coord-lock: (\S+) (held|released) (\d+) at (\d+\.\d+)(?: until (\d+\.\d+))?$`)
 
@@ -82,11 +86,14 @@ func judge(all []*belief) (faults []string) {
 	slices.SortFunc(all, func(a, b *belief) int { return cmp.Compare(a.from, b.from) })
 	last, longest := map[string]*belief{}, map[string]*belief{}
 	for _, b := range all {
+		if b.until <= b.from {
+			continue // it was frozen before it could believe anything
+		}
 		if l := last[b.key]; l != nil && b.token <= l.token {
-			faults = append(faults, fmt.Sprintf("%s: %s got the token %d, after %s got %d", b.key, b.who, b.token, l.who, l.token))
+			faults = append(faults, fmt.Sprintf("%s got an old token after %s", b, l))
 		}
 		if l := longest[b.key]; l != nil && b.from < l.until {
-			faults = append(faults, fmt.Sprintf("%s: %s held it from %v, and %s believed until %v", b.key, b.who, b.from, l.who, l.until))
+			faults = append(faults, fmt.Sprintf("%s held it beside %s", b, l))
 		}
 		last[b.key] = b
 		if l := longest[b.key]; l == nil || b.until > l.until {
@@ -103,17 +110,18 @@ func TestServeJudge(t *testing.T) {
 		a, b   string
 		faults int
 	}{
-		"one after the other":    {"k held 1 at 1.000 until 2.000", "k held 2 at 2.000 until 3.000", 0},
-		"two at a time":          {"k held 1 at 1.000 until 2.000", "k held 2 at 1.999 until 3.000", 1},
-		"two keys":               {"k held 1 at 1.000 until 2.000", "l held 1 at 1.500 until 3.000", 0},
-		"renewed":                {"k held 1 at 1.000 until 2.000\ncoord-lock: k held 1 at 1.600 until 2.600", "k held 2 at 2.500 until 3.000", 1},
-		"released":               {"k held 1 at 1.000 until 9.000\ncoord-lock: k released 1 at 1.500", "k held 2 at 1.500 until 3.000", 0},
-		"released too late":      {"k held 1 at 1.000 until 9.000\ncoord-lock: k released 1 at 2.500", "k held 2 at 1.500 until 3.000", 1},
-		"an old token":           {"k held 2 at 1.000 until 2.000", "k held 1 at 2.000 until 3.000", 1},
-		"one token for two":      {"k held 1 at 1.000 until 2.000", "k held 1 at 2.000 until 3.000", 1},
-		"both":                   {"k held 2 at 1.000 until 2.000", "k held 2 at 1.500 until 3.000", 2},
-		"a shell's clock":        {"k held 1 at 1.00 until 2.00", "k held 2 at 1.99 until 3.00", 0},
-		"a shell's clock, early": {"k held 1 at 1.00 until 2.00", "k held 2 at 1.98 until 3.00", 1},
+		"one after the other":       {"k held 1 at 1.000 until 2.000", "k held 2 at 2.000 until 3.000", 0},
+		"two at a time":             {"k held 1 at 1.000 until 2.000", "k held 2 at 1.999 until 3.000", 1},
+		"two keys":                  {"k held 1 at 1.000 until 2.000", "l held 1 at 1.500 until 3.000", 0},
+		"renewed":                   {"k held 1 at 1.000 until 2.000\ncoord-lock: k held 1 at 1.600 until 2.600", "k held 2 at 2.500 until 3.000", 1},
+		"released":                  {"k held 1 at 1.000 until 9.000\ncoord-lock: k released 1 at 1.500", "k held 2 at 1.500 until 3.000", 0},
+		"released too late":         {"k held 1 at 1.000 until 9.000\ncoord-lock: k released 1 at 2.500", "k held 2 at 1.500 until 3.000", 1},
+		"an old token":              {"k held 2 at 1.000 until 2.000", "k held 1 at 2.000 until 3.000", 1},
+		"frozen, with an old token": {"k held 2 at 1.000 until 2.000", "k held 1 at 1.500 until 0.900", 0},
+		"one token for two":         {"k held 1 at 1.000 until 2.000", "k held 1 at 2.000 until 3.000", 1},
+		"both":                      {"k held 2 at 1.000 until 2.000", "k held 2 at 1.500 until 3.000", 2},
+		"a shell's clock":           {"k held 1 at 1.00 until 2.00", "k held 2 at 1.99 until 3.00", 0},
+		"a shell's clock, early":    {"k held 1 at 1.00 until 2.00", "k held 2 at 1.98 until 3.00", 1},
 	} {
 		var all []*belief
 		for who, text := range map[string]string{"a": tc.a, "b": tc.b} {

@@ -148,6 +148,8 @@ class Coord:
             if now() < sent + answer["ttl_ms"] / 3000:
                 return Lock(self, sent, answer)
             # The time that it waited is lost to what may be believed: the same request is answered at once now.
+            if now() >= end:
+                raise Unavailable("no_answer", "answers take longer than a third of the TTL")
 
     def take(
         self, key: str = "", n: int = 1, *, limit: str = "", rate: str = "", rule: str = "",

@@ -67,11 +67,11 @@ class Server:
 
 
 class Relay:
-    """Passes requests on, and loses some of their answers: lose is how many of the next."""
+    """Passes requests on, and loses some of their answers, lose is how many of the next, or delays all of them."""
 
     def __init__(self, to: str) -> None:
         host, port = to.rsplit(":", 1)
-        self._to, self.lose, self.lost = (host, int(port)), 0, 0
+        self._to, self.lose, self.lost, self.delay = (host, int(port)), 0, 0, 0.0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = "http://127.0.0.1:%d" % self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -86,6 +86,7 @@ class Relay:
         with conn, socket.create_connection(self._to) as server, contextlib.suppress(OSError):
             threading.Thread(target=self._copy, args=(conn, server), daemon=True).start()
             first = server.recv(1 << 16)
+            time.sleep(self.delay)
             if first and self.lose > 0:
                 self.lose -= 1
                 self.lost += 1
@@ -181,6 +182,14 @@ class TestCoord(unittest.TestCase):
             with self.assertRaises(coord.Unavailable):
                 client.take("supplier", limit="supplier")  # it is not sent again
             self.assertEqual(r.lost, 6)
+
+    def test_late_answers(self) -> None:
+        with relay(self.server.address) as r:
+            r.delay = 0.3
+            with self.assertRaises(coord.Unavailable):
+                coord.Coord(r.url, timeout=1).lock(self.key, ttl=0.5)  # there is nothing to believe
+            with coord.Coord(r.url).lock(self.key, wait=LONG, ttl=30) as lock:
+                lock.check()
 
     def test_server_killed(self) -> None:
         with Server() as server, Server() as other:

@@ -77,6 +77,7 @@ acquire() {
 		'{"id"'*) # what it has waited is lost to what may be believed: the same request is answered at once now
 			lease=$(($(field ttl_ms) / 10))
 			[ "$now" -ge $((sent + lease / 3)) ] || break
+			[ "$now" -lt $((end + 500)) ] || die 69 'answers take longer than a third of the TTL'
 			;;
 		*'"locked"'*)
 			request_id=''
@@ -91,6 +92,7 @@ acquire() {
 	done
 	id=$(field id) token=$(field token)
 	believe
+	[ "$now" -lt "$until" ] || die 74 "the lock $key was lost before the command could begin"
 }
 
 # keep renews, and ends the command in time. It is a process beside the script, and goes on if that is killed.
