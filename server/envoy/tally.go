@@ -14,9 +14,9 @@ const (
 	maxHits = driver.MaxRate / 128
 	// maxRequests is the most that a limit has: 4,294,967,295 where an int has 64 bits.
 	maxRequests = min(1<<32-1, maxHits-1)
-	// maxBatch is how many descriptors one call of the store counts. Where the counter is full, it is above every limit
-	// before all of them.
-	maxBatch = 64
+	// maxSum is the most that one call of the store adds. So where the counter is full, it is above every limit before
+	// each of them.
+	maxSum = driver.MaxRate / 2
 	// callTime bounds a call of the store.
 	callTime = 10 * time.Second
 )
@@ -96,7 +96,8 @@ func (t *tally) run(to account) {
 	}
 }
 
-// next takes those who wait, in order.
+// next takes those who wait, in order: all of them, as far as one call can add them. If it took a number of them, a
+// counter that is asked for more often than that would answer all too late, and so nobody.
 func (t *tally) next(to account) (batch []*addition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +106,10 @@ func (t *tally) next(to account) (batch []*addition) {
 		delete(t.queues, to)
 		return nil
 	}
-	n := min(len(queue), maxBatch)
+	n, sum := 0, 0
+	for ; n < len(queue) && sum+queue[n].hits <= maxSum; n++ {
+		sum += queue[n].hits
+	}
 	t.queues[to] = queue[n:]
 	return queue[:n]
 }
