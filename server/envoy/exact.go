@@ -11,6 +11,8 @@ import (
 // stay out of it: they are asked one by one if the step lets the request in, and only looked at if not. A request that
 // is denied costs nothing.
 func (d *decision) takeAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	var step, others []*part
 	for i := range d.parts {
 		switch p := &d.parts[i]; {
@@ -158,7 +160,9 @@ func (d *decision) took(p *part, limit coord.Limit, r coord.Result, err error) e
 	if err != nil {
 		return d.service.away(p, err)
 	}
-	p.remaining, p.reset = uint32(max(r.Remaining, 0)), r.ResetAfter
+	if p.reset = r.ResetAfter; p.current.RequestsPerUnit > 0 {
+		p.remaining = uint32(max(r.Remaining, 0))
+	}
 	if p.over = p.hits > 0 && !r.Allowed && r.RetryAfter > 0; p.over {
 		p.remaining, p.reset = 0, r.RetryAfter
 		d.service.stats.over(p)
@@ -196,8 +200,10 @@ func (d *decision) takeOne(ctx context.Context, p *part, look bool) error {
 	return d.took(p, limit, r, err)
 }
 
-// giveBack returns what was taken. What the store does not take back counts as spent.
+// giveBack returns what was taken, also for a caller who has gone. What the store does not take back counts as spent.
 func (d *decision) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer cancel()
 	for i := range d.parts {
 		p := &d.parts[i]
 		if p.taken == 0 {

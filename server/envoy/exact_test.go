@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/coordgo/coord/backends/memory"
 	"github.com/coordgo/coord/driver"
 )
@@ -66,6 +69,7 @@ func TestExactEdges(t *testing.T) {
 		k := start(t, "", exact)
 		k.steps(t, []exactStep{
 			{key("none") + "," + key("user"), "OVER_LIMIT: OVER_LIMIT 0/0 60s, OK 0/2 3600s"},
+			{`{"entries":[{"key":"none"}],"hitsAddend":"0"}`, "OK: OK 0/0 60s"},
 			{`{"entries":[{"key":"user"}],"hitsAddend":"3"}`, "OVER_LIMIT: OVER_LIMIT 0/2 3600s"},
 			{`{"entries":[{"key":"user"}],"hitsAddend":"18446744073709551615"}`, "OVER_LIMIT: OVER_LIMIT 0/2 3600s"},
 			{`{"entries":[{"key":"user"}],"hitsAddend":"0"}`, "OK: OK 2/2 3600s"},
@@ -183,4 +187,41 @@ func TestExactAlgorithms(t *testing.T) {
 		time.Sleep(2 * time.Second) // a minute has begun, and the window rolls on
 		k.steps(t, []exactStep{{key("rolling"), "OVER_LIMIT: OVER_LIMIT 0/100 59s"}, {key("bucket"), "OK: OK 1/1 2s"}})
 	})
+}
+
+// stuck is a store that does not answer about the rule "tried".
+type stuck struct{ driver.Backend }
+
+func init() {
+	driver.Register("stuck", func(context.Context, *url.URL) (driver.Backend, error) {
+		return stuck{memory.NewStore().Open()}, nil
+	})
+}
+
+func (s stuck) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	if strings.Contains(key, "tried") {
+		<-ctx.Done()
+		return driver.TakenOne{}, ctx.Err()
+	}
+	return s.Backend.TakeOne(ctx, key, l, a)
+}
+
+// A request without a decision ends in time, also without a deadline of its caller, and gives back what it took.
+func TestExactUndecided(t *testing.T) {
+	t.Parallel()
+	for _, bound := range []time.Duration{time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			k := start(t, "url: stuck://", exact)
+			ctx, cancel := context.WithTimeout(t.Context(), bound)
+			defer cancel()
+			began := time.Now()
+			_, err := k.ShouldRateLimit(ctx, request(t, `{"domain":"d","descriptors":[`+key("user")+","+key("tried")+`]}`))
+			if took := time.Since(began); status.Code(err) != codes.DeadlineExceeded || took > 10*time.Second {
+				t.Errorf("bound %v: %v after %v", bound, err, took)
+			}
+			if got := k.hit(t, "user"); !strings.HasPrefix(got, "OK: OK 1/2") {
+				t.Errorf("bound %v: %s: want 1 left", bound, got)
+			}
+		})
+	}
 }
