@@ -92,11 +92,15 @@ domain: d
 descriptors:
   - {key: all, rate_limit: {name: all, unit: hour, requests_per_unit: 5}}
   - {key: vip, rate_limit: {unlimited: true, replaces: [{name: all}]}}
+  - {key: q0, quota_mode: true, rate_limit: {name: q0, unit: hour, requests_per_unit: 0}}
+  - {key: more, rate_limit: {unlimited: true, replaces: [{name: q0}]}}
   - {key: q1, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
   - {key: q2, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 2}}
 `)
 		for _, test := range []struct{ keys, want string }{
 			{"all vip", "OK: OK 0, OK 4294967295"},
+			{"q0", "OVER_LIMIT: OVER_LIMIT 0/0 3600s"},
+			{"q0 more", "OK: OK 0, OK 4294967295"},
 			{"all", "OK: OK 4/5 3600s"},
 			{"q1 q2", "OK: OK 0/1 3600s, OK 1/2 3600s"},
 			{"q1 q2", "OK: OVER_LIMIT 0/1 3600s, OK 0/2 3600s"},
