@@ -13,6 +13,6 @@
 //	  - yaml.go, load.go: files. files.go, reload.go: where they are, and when they change.
 //	  - match.go: from a descriptor to its rule. unit.go: windows. key.go: the names of counters.
 //	  - decision.go: a request. answer.go: headers and metadata of its answer.
-//	  - tally.go: counting: envoy. exact.go: counting: exact.
+//	  - tally.go: counting: envoy. exact.go: counting: exact. lease.go: its permits that are taken in advance.
 //	  - stats.go: what is measured.
 package envoy

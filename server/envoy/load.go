@@ -207,6 +207,7 @@ type limitText struct {
 	requests, burst               uint32
 	unlimited                     bool
 	replaces                      []string
+	lease                         *coord.PermitLease
 }
 
 // rule reads rate_limit.
@@ -252,7 +253,7 @@ func (l *loader) own(n *yaml.Node, t *limitText, r *rule) (err error) {
 			return l.bad(n, "algorithm: %q: want sliding-window, token-bucket or fixed-window", t.algorithm)
 		}
 	}
-	r.burst = t.burst
+	r.burst, r.lease = t.burst, t.lease
 	if l.exact && !r.unlimited {
 		if _, err := r.limit(max(r.current.RequestsPerUnit, 1), r.per).Normal(); err != nil {
 			return l.bad(n, "%s", strings.TrimPrefix(err.Error(), coord.ErrInvalid.Error()+": "))
@@ -279,6 +280,7 @@ func (l *loader) limitFields(t *limitText) fields {
 		"failure_policy":    l.text(&t.policy, "failure_policy"),
 		"algorithm":         exactly(l.text(&t.algorithm, "algorithm")),
 		"burst":             exactly(l.count(&t.burst, "burst", 1, maxRequests)),
+		"lease":             exactly(func(n *yaml.Node) error { return l.lease(n, &t.lease) }),
 	}
 }
 
@@ -295,16 +297,19 @@ func (l *loader) replaces(n *yaml.Node, to *[]string) error {
 func (r *Rules) String() string {
 	var b strings.Builder
 	for _, name := range r.Domains() {
-		r.domains[name].show(&b)
+		r.domains[name].walk(func(r *rule) {
+			fmt.Fprintf(&b, "%s: %d a %s\n", r.name, r.current.RequestsPerUnit, strings.ToLower(r.current.Unit.String()))
+		})
 	}
 	return b.String()
 }
 
-func (n *node) show(b *strings.Builder) {
-	if r := n.rule; r != nil {
-		fmt.Fprintf(b, "%s: %d a %s\n", r.name, r.current.RequestsPerUnit, strings.ToLower(r.current.Unit.String()))
+// walk gives the rules in order.
+func (n *node) walk(do func(*rule)) {
+	if n.rule != nil {
+		do(n.rule)
 	}
 	for _, key := range slices.Sorted(maps.Keys(n.children)) {
-		n.children[key].show(b)
+		n.children[key].walk(do)
 	}
 }

@@ -47,6 +47,7 @@ type rule struct {
 	policy                             string // when the store is away: "closed", "open", or what the client has
 	algorithm                          coord.Algorithm
 	burst                              uint32
+	lease                              *coord.PermitLease // nil: no permits are taken in advance
 }
 
 // limit is the rule as coord has it, with another rate if the request says so.

@@ -40,6 +40,7 @@ type Service struct {
 	stats    *stats
 	rules    atomic.Pointer[Rules]
 	sum      sum // of the files that New has read
+	leased   map[coord.Limit]coord.PermitLease
 }
 
 // New makes a Service of the section serve.envoy of the client's configuration. It reads the files that the section
@@ -69,9 +70,23 @@ func New(client *config.Client, o Options) (*Service, error) {
 func (s *Service) take(content []File) error {
 	rules, err := Parse(s.cfg.MergeDomains, content...)
 	if err == nil {
-		err = s.servable(rules)
+		err = s.serve(rules)
 	}
-	if s.stats.load(err); err != nil {
+	s.stats.load(err)
+	return err
+}
+
+// serve makes rules those in force.
+func (s *Service) serve(rules *Rules) error {
+	if err := s.servable(rules); err != nil {
+		return err
+	}
+	cfg := s.client.Config()
+	leases, err := rules.leases(cfg.Limits, cfg.Leases)
+	if err == nil {
+		err = s.lease(leases)
+	}
+	if err != nil {
 		return err
 	}
 	s.rules.Store(rules)

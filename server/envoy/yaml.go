@@ -160,7 +160,7 @@ func (r *reader) field(key, value *yaml.Node, f fields) error {
 		return r.plain(value)
 	}
 	return r.bad(key, "unknown key %q here: want one of %s; or of coord's own, counting of the file, and "+
-		"failure_policy, algorithm and burst of a rate_limit", key.Value, theirKeys)
+		"failure_policy, algorithm, burst and lease of a rate_limit", key.Value, theirKeys)
 }
 
 // plain checks a value that nothing is made of.
