@@ -78,10 +78,15 @@ func (a *addition) wait(ctx context.Context) error {
 	}
 }
 
-// lead makes one call here, and the others, if there are some who wait by then, beside it.
+// lead makes a call for one who is alone here, under its context, and each other call beside it: so nobody waits for
+// longer than itself would. The caller waits for its own addition.
 func (t *tally) lead(to account) {
-	t.count(to, t.next(to))
-	if batch := t.next(to); batch != nil {
+	batch := t.next(to)
+	if len(batch) == 1 {
+		t.count(to, batch)
+		batch = t.next(to)
+	}
+	if batch != nil {
 		go func() {
 			t.count(to, batch)
 			t.run(to)
@@ -133,8 +138,12 @@ func (t *tally) count(to account, batch []*addition) {
 	}
 }
 
-// together is the context of a call: it lasts as long as the last of those who wait, but at most callTime.
+// together is the context of a call: that of one who is alone, or it lasts as long as the last of those who wait; in any
+// case at most callTime.
 func together(batch []*addition) (context.Context, context.CancelFunc) {
+	if len(batch) == 1 {
+		return context.WithTimeout(batch[0].ctx, callTime)
+	}
 	end := time.Now()
 	most := end.Add(callTime)
 	for _, a := range batch {

@@ -134,6 +134,41 @@ func TestTallyLead(t *testing.T) {
 	})
 }
 
+// Who leads and then leaves does not wait for the call, be it alone or not, and takes nobody with it.
+func TestTallyLeadLeaves(t *testing.T) {
+	t.Parallel()
+	for _, others := range []int{0, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSums()
+			ta := newTally(s)
+			to := account{"k", time.Minute}
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			began := time.Now()
+			own, _ := ta.add(ctx, to, 1)
+			rest := make([]*addition, others)
+			for i := range rest {
+				rest[i], _ = ta.add(t.Context(), to, 1)
+			}
+			ta.lead(to)
+			err := own.wait(ctx)
+			if took := time.Since(began); !errors.Is(err, context.Canceled) || took != time.Second {
+				t.Errorf("with %d others: %v after %v", others, err, took)
+			}
+			close(s.may)
+			for i, a := range rest {
+				if err := a.wait(t.Context()); err != nil || a.after != 2+i {
+					t.Errorf("%d: %d, %v: want %d", i, a.after, err, 2+i)
+				}
+			}
+			synctest.Wait()
+			if len(ta.queues) != 0 {
+				t.Errorf("%d queues left", len(ta.queues))
+			}
+		})
+	}
+}
+
 // A counter that is full is above every limit for each addition of a call.
 func TestTallyFull(t *testing.T) {
 	t.Parallel()
