@@ -44,7 +44,7 @@ func (s *Service) decide(ctx context.Context, request *pb.RateLimitRequest) (*pb
 	}
 	d := decision{service: s, domain: s.rules.Load().domains[request.Domain], request: request}
 	if d.domain == nil {
-		s.stats.unknownDomain(request.Domain, len(request.Descriptors))
+		s.stats.unknownDomain(len(request.Descriptors))
 	}
 	if err := d.find(); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (d *decision) find() (err error) {
 		if d.domain == nil {
 			continue
 		}
-		if p.found, err = d.domain.match(rd); err != nil {
+		if p.found, err = d.domain.match(rd, &d.service.stats.asked); err != nil {
 			return err
 		}
 		if p.rule == nil {

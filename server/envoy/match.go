@@ -63,7 +63,7 @@ type found struct {
 }
 
 // override is the rule that a request brings with it.
-func (d *domain) override(rd *common.RateLimitDescriptor) (found, error) {
+func (d *domain) override(rd *common.RateLimitDescriptor, asked *asked) (found, error) {
 	u := unit(rd.GetLimit().GetUnit())
 	per, ok := periods[u]
 	if !ok {
@@ -72,7 +72,7 @@ func (d *domain) override(rd *common.RateLimitDescriptor) (found, error) {
 	if rd.Limit.RequestsPerUnit > maxRequests {
 		return found{}, invalid("limit: %d requests: want at most %d", rd.Limit.RequestsPerUnit, uint32(maxRequests))
 	}
-	stats := newLabels(d.name, overrideNames(rd.Entries))
+	stats := asked.labels(d.name, overrideNames(rd.Entries), newLabels(d.name, []string{"other"}))
 	r := &rule{
 		current: &pb.RateLimitResponse_RateLimit{RequestsPerUnit: rd.Limit.RequestsPerUnit, Unit: u},
 		per:     per, algorithm: coord.FixedWindow, stats: stats,
@@ -80,11 +80,11 @@ func (d *domain) override(rd *common.RateLimitDescriptor) (found, error) {
 	return found{rule: r, stats: stats}, nil
 }
 
-// overrideNames are the levels of a descriptor in statistics.
+// overrideNames are the levels of a descriptor in statistics: its keys.
 func overrideNames(entries []*common.RateLimitDescriptor_Entry) []string {
 	names := make([]string, len(entries))
 	for i, e := range entries {
-		names[i] = levelName(e.Key, e.Value, false)
+		names[i] = short(e.Key)
 	}
 	return names
 }
@@ -98,9 +98,9 @@ func levelName(key, value string, always bool) string {
 }
 
 // match finds the rule of a descriptor: the node that its entries lead to, one level each.
-func (d *domain) match(rd *common.RateLimitDescriptor) (f found, err error) {
+func (d *domain) match(rd *common.RateLimitDescriptor, asked *asked) (f found, err error) {
 	if rd.GetLimit() != nil {
-		return d.override(rd)
+		return d.override(rd, asked)
 	}
 	entries := rd.GetEntries()
 	at, steps := &d.node, make([]step, 0, 8)
@@ -122,7 +122,7 @@ func (d *domain) match(rd *common.RateLimitDescriptor) (f found, err error) {
 	}
 	f.rule, f.stats = at.rule, at.rule.stats
 	if names := statNames(entries, steps, &f); names != nil {
-		f.stats = newLabels(d.name, names)
+		f.stats = asked.labels(d.name, names, f.stats)
 	}
 	return f, nil
 }
@@ -186,7 +186,7 @@ func statNames(entries []*common.RateLimitDescriptor_Entry, steps []step, f *fou
 		case f.detailed:
 			value = e.Value
 		}
-		names[i] = levelName(e.Key, value, f.detailed && f.shared == nil)
+		names[i] = levelName(short(e.Key), short(value), f.detailed && f.shared == nil)
 	}
 	return names
 }

@@ -102,7 +102,7 @@ descriptors:
 		}
 		want := []string{
 			"config_load_success 1",
-			"rate_limit.domain_not_found none 2",
+			"rate_limit.domain_not_found 2",
 			"rate_limit.near_limit d.detailed_ 1", "rate_limit.near_limit d.detailed_v 1", "rate_limit.near_limit d.plain 2",
 			"rate_limit.near_limit d.shared_a* 1", "rate_limit.near_limit d.up_1.down_x 1", "rate_limit.near_limit d.wild_ab 1",
 			"rate_limit.over_limit d.plain 2", "rate_limit.over_limit d.up_1.down_x 1",
@@ -118,6 +118,51 @@ descriptors:
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// However many values requests have, a rule has its own figures: those of the first 1000 values, and of all the others.
+func TestStatisticsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "", `
+domain: d
+descriptors:
+  - {key: plain, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - {key: each, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+`)
+		override := func(entries string) {
+			k.ask(t, `{"domain":"d","descriptors":[{"limit":{"requestsPerUnit":5,"unit":"HOUR"},"entries":[`+entries+`]}]}`)
+		}
+		long := strings.Repeat("ä", 40)
+		override(`{"key":"` + long + `","value":"1"},{"key":"b"}`)
+		for i := range 1500 {
+			override(fmt.Sprintf(`{"key":"a","value":"%d"}`, i))
+			k.ask(t, fmt.Sprintf(`{"domain":"none%d","descriptors":[{}]}`, i))
+			k.hit(t, fmt.Sprintf("each=%d%s", i, long))
+		}
+		override(`{"key":"late"}`)
+		override(strings.Repeat(`{"key":"`+long+`"},`, 40) + `{"key":"many"}`)
+		k.hit(t, "plain=x")
+		k.hit(t, "each=late")
+		sets := 0
+		for name := range k.meter.seen {
+			if strings.HasPrefix(name, "rate_limit.total_hits ") {
+				sets++
+			}
+		}
+		if sets != 1000+3 { // and the two rules, and "other"
+			t.Errorf("%d sets of total_hits: want 1003", sets)
+		}
+		for name, want := range map[string]int64{
+			"total_hits d.plain": 1, "total_hits d.each": 1500 - 998 + 1, "total_hits d.each_0" + long[:62]: 1,
+			"total_hits d.a": 1500, "total_hits d." + long[:64] + ".b": 1, "total_hits d.other": 2,
+			"domain_not_found": 1500,
+		} {
+			if got := k.meter.seen["rate_limit."+name]; got != want {
+				t.Errorf("%s: %d: want %d", name, got, want)
+			}
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"strconv"
+	"strings"
+	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -15,18 +17,67 @@ import (
 type labels struct{ set metric.MeasurementOption }
 
 func newLabels(domain string, levels []string) labels {
+	return labels{metric.WithAttributeSet(newSet(domain, levels))}
+}
+
+func newSet(domain string, levels []string) attribute.Set {
 	list := make([]attribute.KeyValue, 0, 1+len(levels))
 	list = append(list, attribute.String("domain", domain))
 	for i, level := range levels {
 		list = append(list, attribute.String("key"+strconv.Itoa(i+1), level))
 	}
-	return labels{metric.WithAttributeSet(attribute.NewSet(list...))}
+	return attribute.NewSet(list...)
+}
+
+// maxAsked bounds the labels that come from requests: for the SDK of OpenTelemetry takes 2,000 of a counter, and then
+// the rules have to have room. maxLevel and maxLevels bound the bytes of a key or value among them, and of all.
+const (
+	maxAsked  = 1000
+	maxLevel  = 64
+	maxLevels = 2048
+)
+
+// asked are the labels that have come from requests. It is safe for concurrent use.
+type asked struct {
+	mu   sync.Mutex
+	sets map[attribute.Distinct]struct{}
+}
+
+// labels are those of levels that come from a request; otherwise if there are too many already.
+func (a *asked) labels(domain string, levels []string, otherwise labels) labels {
+	bytes := 0
+	for _, level := range levels {
+		bytes += len(level)
+	}
+	if bytes > maxLevels {
+		return otherwise
+	}
+	set := newSet(domain, levels)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := a.sets[set.Equivalent()]; !ok {
+		if len(a.sets) >= maxAsked {
+			return otherwise
+		}
+		a.sets[set.Equivalent()] = struct{}{}
+	}
+	return labels{metric.WithAttributeSet(set)}
+}
+
+// short is a key or a value of a request as labels have it.
+func short(text string) string {
+	if len(text) <= maxLevel {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxLevel], "")
 }
 
 // stats are the counters of envoyproxy/ratelimit under the names that it has in Prometheus.
 type stats struct {
 	totalHits, overLimit, nearLimit, withinLimit, shadowMode metric.Int64Counter // of a rule
 	notFound, globalShadow, loaded, notLoaded, failed        metric.Int64Counter // of the service
+
+	asked asked
 }
 
 func newStats(p metric.MeterProvider) (*stats, error) {
@@ -34,6 +85,7 @@ func newStats(p metric.MeterProvider) (*stats, error) {
 		p = noop.NewMeterProvider()
 	}
 	meter, s := p.Meter("github.com/coordgo/coord/server/envoy"), new(stats)
+	s.asked.sets = make(map[attribute.Distinct]struct{})
 	for _, c := range []struct {
 		to         *metric.Int64Counter
 		name, text string
@@ -101,8 +153,8 @@ func (s *stats) counted(p *part, limit, before, after uint64) {
 	}
 }
 
-func (s *stats) unknownDomain(domain string, descriptors int) {
-	s.notFound.Add(context.Background(), int64(descriptors), metric.WithAttributes(attribute.String("domain", domain)))
+func (s *stats) unknownDomain(descriptors int) {
+	s.notFound.Add(context.Background(), int64(descriptors))
 }
 
 func (s *stats) shadowed() { s.globalShadow.Add(context.Background(), 1) }
