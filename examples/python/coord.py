@@ -129,7 +129,7 @@ class Coord:
             except Locked:
                 if now() >= until:
                     raise
-            except (Lost, Unavailable):
+            except Unavailable:
                 if now() >= until:
                     raise
                 time.sleep(0.2)
@@ -145,6 +145,8 @@ class Coord:
                     raise  # a hold that was granted ends after its TTL
                 time.sleep(0.1)
                 continue
+            except Lost as e:
+                raise Unavailable(e.code, "the hold ended before its answer came") from e
             if now() < sent + answer["ttl_ms"] / 3000:
                 return Lock(self, sent, answer)
             # The time that it waited is lost to what may be believed: the same request is answered at once now.
@@ -195,8 +197,8 @@ class Coord:
                 pass
 
     def watch(self, key: str, mode: str = "") -> Iterator[Optional[list[dict[str, Any]]]]:
-        """Yields who holds the key, now and after each change, and None when nobody knows: the store or the server
-        does not answer. What it says may be out of date: a leader goes by its own lock alone."""
+        """Yields who holds the key, now and up to five seconds after each change, and None when nobody knows: the store
+        or the server does not answer. What it says may be out of date: a leader goes by its own lock alone."""
         query = urllib.parse.urlencode({"key": key, **({"mode": mode} if mode else {})})
         known = True
         while True:
