@@ -64,6 +64,20 @@ func (c *caller) may(right config.Right, key string) error {
 	return &failure{http.StatusForbidden, "forbidden", fmt.Sprintf("%q: this caller has not the right %s", key, right)}
 }
 
+// reads are how the keys begin that the caller may read; "" alone is all.
+func (c *caller) reads() (list []string) {
+	for _, a := range c.rights() {
+		if slices.Contains(a.Rights, config.Read) {
+			list = append(list, a.Prefix)
+		}
+	}
+	slices.Sort(list)
+	if len(list) > 0 && list[0] == "" {
+		return list[:1]
+	}
+	return slices.Compact(list)
+}
+
 // callers find the caller of a request.
 type callers struct {
 	everybody *caller // nil if the configuration has callers

@@ -29,7 +29,7 @@ type looks struct {
 // draw is what l sees now, and a channel that is closed when there is more.
 func (l *looking) draw() (*drawn, <-chan struct{}) {
 	seen, news := l.p.sampler.now()
-	l.prefix(&seen)
+	l.narrow(&seen)
 	g, same := &l.p.gallery, looks{l.c, l.filter, l.key, l.signed, l.p.s.draining.Load()}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -25,7 +25,6 @@ type locksView struct {
 	Rows           []lockRow
 	Holds, Waiting int // in all
 	Matching       int // of them those that the filter matches
-	Prefix         string
 	More, Ours     bool
 	Problem        string
 }
@@ -41,8 +40,8 @@ type lockRow struct {
 	Problem                       string
 }
 
-func (v *view) locks(l *looking, seen locksSeen, prefix string) {
-	v.Locks = locksView{At: seen.at, Prefix: prefix, More: seen.more, Ours: seen.ours}
+func (v *view) locks(l *looking, seen locksSeen) {
+	v.Locks = locksView{At: seen.at, More: seen.more, Ours: seen.ours}
 	if seen.err != nil {
 		v.Locks.Problem = seen.err.Error()
 	}
@@ -54,7 +53,7 @@ func (v *view) locks(l *looking, seen locksSeen, prefix string) {
 		v.Locks.Holds++
 		v.Locks.Waiting += max(h.Waiters, 0)
 		switch {
-		case l.key != "" && h.key != l.key, !contains(l.filter, h.key, h.Name):
+		case l.key == "" && !contains(l.filter, h.key, h.Name):
 			continue
 		case len(v.Locks.Rows) < shownLocks:
 			v.Locks.Rows = append(v.Locks.Rows, l.row(h, v.Now))

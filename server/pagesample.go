@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -18,13 +19,19 @@ type sampler struct {
 	decisions *Decisions
 
 	mu      sync.Mutex
-	lookers map[string]int       // by how the keys begin that they look at
-	listed  map[string]time.Time // when the keys that begin so were listed last
-	seen    scene                // what it refers to is never written again
-	news    chan struct{}        // closed when seen changes
-	next    time.Time            // when the store may be asked again
-	stop    context.CancelFunc   // ends the goroutine that asks; nil if nobody looks
-	ended   chan struct{}        // closed when that goroutine has ended
+	lookers map[sight]int       // by what they look at
+	listed  map[sight]time.Time // when that was asked for last
+	seen    scene               // what it refers to is never written again
+	news    chan struct{}       // closed when seen changes
+	next    time.Time           // when the store may be asked again
+	stop    context.CancelFunc  // ends the goroutine that asks; nil if nobody looks
+	ended   chan struct{}       // closed when that goroutine has ended
+}
+
+// sight is one key, or all that begin so.
+type sight struct {
+	text string
+	key  bool
 }
 
 // scene is what the store has told.
@@ -36,7 +43,7 @@ type scene struct {
 	findings  []driver.Finding
 	checkErr  error
 	limits    limitsSeen
-	locks     map[string]locksSeen // by how the keys begin
+	locks     map[sight]locksSeen
 	decisions rates
 }
 
@@ -51,7 +58,7 @@ const (
 
 func newSampler(s *Server, d *Decisions) *sampler {
 	m := &sampler{
-		s: s, decisions: d, lookers: make(map[string]int), listed: make(map[string]time.Time),
+		s: s, decisions: d, lookers: make(map[sight]int), listed: make(map[sight]time.Time),
 		news: make(chan struct{}), ended: make(chan struct{}),
 	}
 	close(m.ended)
@@ -59,7 +66,7 @@ func newSampler(s *Server, d *Decisions) *sampler {
 }
 
 // look makes the sampler ask for the keys that begin so, until leave is called.
-func (m *sampler) look(prefix string) (leave func()) {
+func (m *sampler) look(prefix sight) (leave func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lookers[prefix]++
@@ -91,7 +98,7 @@ func (m *sampler) now() (scene, <-chan struct{}) {
 
 // await waits until the store was asked for the keys that begin so, or ctx ends. What was asked before will do while the
 // store rests, unless it has to be fresh.
-func (m *sampler) await(ctx context.Context, prefix string, fresh bool) scene {
+func (m *sampler) await(ctx context.Context, prefix sight, fresh bool) scene {
 	since := time.Now()
 	for {
 		m.mu.Lock()
@@ -132,7 +139,7 @@ func (m *sampler) run(ctx context.Context, before <-chan struct{}, ended chan<- 
 			return
 		}
 		began := time.Now()
-		answered := m.round(ctx)
+		answered := m.round(context.WithoutCancel(ctx)) // what has begun is of use to who comes next; it has bounds of its own
 		took := time.Since(began)
 		pause := sampleEvery - took
 		if answered {
@@ -153,9 +160,6 @@ func (m *sampler) round(ctx context.Context) (answered bool) {
 		}
 	}()
 	err := within(ctx, answersIn, m.s.client.Ping)
-	if ctx.Err() != nil {
-		return false
-	}
 	if seen, _ := m.now(); err != nil || seen.pingErr != nil || seen.pinged.IsZero() {
 		m.tell(func(seen *scene) { seen.ping(err) })
 	}
@@ -203,20 +207,22 @@ func within(ctx context.Context, bound time.Duration, do func(context.Context) e
 }
 
 // due is how the keys begin that were not listed for the longest time, of those that somebody looks at.
-func (m *sampler) due() (prefix string) {
+func (m *sampler) due() (prefix sight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.listed, func(prefix string, _ time.Time) bool { return m.lookers[prefix] == 0 })
-	if wanted := slices.Sorted(maps.Keys(m.lookers)); len(wanted) > 0 {
-		prefix = slices.MinFunc(wanted, func(a, b string) int { return m.listed[a].Compare(m.listed[b]) })
+	maps.DeleteFunc(m.listed, func(prefix sight, _ time.Time) bool { return m.lookers[prefix] == 0 })
+	if wanted := slices.Collect(maps.Keys(m.lookers)); len(wanted) > 0 {
+		prefix = slices.MinFunc(wanted, func(a, b sight) int {
+			return cmp.Or(m.listed[a].Compare(m.listed[b]), cmp.Compare(a.text, b.text))
+		})
 	}
 	m.listed[prefix] = time.Now()
 	return prefix
 }
 
 // kept is what is known of locks with what was just seen, and without what nobody looks at. It is called with m.mu locked.
-func (m *sampler) kept(now locksSeen) map[string]locksSeen {
-	kept := map[string]locksSeen{now.prefix: now.after(m.seen.locks[now.prefix])}
+func (m *sampler) kept(now locksSeen) map[sight]locksSeen {
+	kept := map[sight]locksSeen{now.prefix: now.after(m.seen.locks[now.prefix])}
 	for prefix, known := range m.seen.locks {
 		if m.lookers[prefix] > 0 && prefix != now.prefix {
 			kept[prefix] = known

@@ -105,6 +105,7 @@ func (p *page) signIn(w http.ResponseWriter, r *http.Request) {
 		p.render(w, http.StatusUnauthorized, "sign-in", &view{Here: here, Failed: "No caller of this server has this token."})
 		return
 	}
+	p.sessions.end(r, p.cookie()) // of who has signed in there before
 	id := p.s.newID()
 	p.sessions.open(id, token)
 	p.setCookie(w, id, 0)

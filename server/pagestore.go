@@ -15,7 +15,7 @@ import (
 
 // locksSeen are the holds of the keys that begin in some way.
 type locksSeen struct {
-	prefix string
+	prefix sight
 	asked  time.Time
 	at     time.Time // when the list is from: before asked, if there is an error
 	list   []lockSeen
@@ -36,7 +36,7 @@ type lockSeen struct {
 func (l *lockSeen) name() string { return l.Mode.String() + "\x00" + l.ID + "\x00" + l.key }
 
 // locks asks for the holds of the keys that begin so: one request for the list, and up to three for each key.
-func (m *sampler) locks(ctx context.Context, prefix string, answers bool) (l locksSeen) {
+func (m *sampler) locks(ctx context.Context, prefix sight, answers bool) (l locksSeen) {
 	bound := sampleTime
 	if !answers {
 		bound = answersIn
@@ -45,10 +45,13 @@ func (m *sampler) locks(ctx context.Context, prefix string, answers bool) (l loc
 	defer cancel()
 	l.prefix, l.asked = prefix, time.Now()
 	anybody := newCaller("", config.Allow{Rights: []config.Right{config.Read}})
-	found, err := m.s.list(ctx, anybody, &listRequest{prefix})
+	found, err := &listAnswer{Keys: []string{prefix.text}}, error(nil)
+	if !prefix.key {
+		found, err = m.s.list(ctx, anybody, &listRequest{prefix.text})
+	}
 	switch {
 	case errors.Is(err, coord.ErrUnsupported):
-		l.ours, found = true, m.s.ownKeys(prefix)
+		l.ours, found = true, m.s.ownKeys(prefix.text)
 	case err != nil:
 		l.err = err
 		return l
@@ -132,6 +135,26 @@ func (l locksSeen) after(before locksSeen) locksSeen {
 			l.list[i].until = until
 		}
 	}
+	return l
+}
+
+// with is l and what else was asked for, by the keys.
+func (l locksSeen) with(other locksSeen) locksSeen {
+	if l.at.IsZero() && l.err == nil {
+		return other
+	}
+	known := make(map[string]bool, len(l.list))
+	for i := range l.list {
+		known[l.list[i].name()] = true
+	}
+	l.list = slices.Clone(l.list)
+	for i := range other.list {
+		if !known[other.list[i].name()] {
+			l.list = append(l.list, other.list[i])
+		}
+	}
+	slices.SortStableFunc(l.list, func(a, b lockSeen) int { return cmp.Compare(a.key, b.key) })
+	l.more, l.ours, l.err = l.more || other.more, l.ours || other.ours, cmp.Or(l.err, other.err)
 	return l
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordgo/coord"
+	"github.com/coordgo/coord/config"
 	"github.com/coordgo/coord/driver"
 )
 
@@ -20,6 +21,7 @@ type looking struct {
 	key    string // the only one to show; "" is all
 	done   string // what was just done; "" is nothing
 	signed bool   // in by a session
+	wanted []sight
 	leaves []func()
 }
 
@@ -33,7 +35,13 @@ func (p *page) looking(r *http.Request, c *caller) *looking {
 
 // look makes the sampler ask the store until leave is called.
 func (l *looking) look() (leave func()) {
-	l.leaves = append(l.leaves, l.p.sampler.look(""))
+	if l.key != "" {
+		l.want(sight{l.key, true})
+	} else {
+		for _, prefix := range l.c.reads() {
+			l.want(sight{text: prefix})
+		}
+	}
 	return func() {
 		for _, leave := range l.leaves {
 			leave()
@@ -41,33 +49,44 @@ func (l *looking) look() (leave func()) {
 	}
 }
 
-// prefix is how the keys begin that have to be listed by themselves, because there are too many of all, or because the
-// store lists none. The sampler lists them from then on.
-func (l *looking) prefix(seen *scene) string {
-	prefix := cmp.Or(l.key, l.filter)
-	if all := seen.locks[""]; prefix == "" || !all.more && !all.ours {
-		return ""
+// want makes the sampler ask for that.
+func (l *looking) want(s sight) {
+	l.wanted = append(l.wanted, s)
+	l.leaves = append(l.leaves, l.p.sampler.look(s))
+}
+
+// narrow lists the keys that begin with the filter by themselves, if there are too many of all, or the store lists none.
+func (l *looking) narrow(seen *scene) {
+	begin := sight{text: l.filter}
+	if l.key != "" || l.filter == "" || slices.Contains(l.wanted, begin) || l.c.may(config.Read, l.filter) != nil {
+		return
 	}
-	if len(l.leaves) == 1 {
-		l.leaves = append(l.leaves, l.p.sampler.look(prefix))
+	for _, s := range l.wanted {
+		if all := seen.locks[s]; all.more || all.ours {
+			l.want(begin)
+			return
+		}
 	}
-	return prefix
 }
 
 // first is what to show to begin with. It waits for the store, until ctx ends.
 func (l *looking) first(ctx context.Context) *view {
-	seen := l.p.sampler.await(ctx, "", l.done != "")
-	if prefix := l.prefix(&seen); prefix != "" {
-		seen = l.p.sampler.await(ctx, prefix, l.done != "")
+	seen, _ := l.p.sampler.now()
+	for i := 0; i < len(l.wanted); i++ {
+		seen = l.p.sampler.await(ctx, l.wanted[i], l.done != "")
+		l.narrow(&seen)
 	}
 	return l.see(&seen)
 }
 
 // see is what is to be seen of what the store has told.
 func (l *looking) see(seen *scene) *view {
-	prefix := l.prefix(seen)
 	v := l.view()
-	v.locks(l, seen.locks[prefix], prefix)
+	var all locksSeen
+	for _, s := range l.wanted {
+		all = all.with(seen.locks[s])
+	}
+	v.locks(l, all)
 	v.limits(l, seen)
 	v.store(l.p, seen)
 	v.state(seen)

@@ -78,6 +78,9 @@ function newer(event) {
   const made = document.createElement("template");
   made.innerHTML = event.data;
   morph(part, made.content.firstElementChild);
+  if (part.id === "locks" || part.id === "holds") {
+    for (const id of ends.keys()) if (!document.getElementById(id)) ends.delete(id);
+  }
   const state = document.getElementById("state");
   behind = Number(state.dataset.now) - Date.now();
   heard = Date.now();
