@@ -7,34 +7,49 @@ import (
 	"github.com/coordgo/coord"
 )
 
-// takeAll decides by counting: exact. The rules that can deny are one step, all or none. Rules in shadow or quota mode
-// stay out of it: they are asked one by one if the step lets the request in, and only looked at if not. A request that
-// is denied costs nothing.
+// takeAll decides by counting: exact. Parts without hits only check, and come first. The rules that can deny are one
+// step, all or none, unless a check denies. Rules in shadow or quota mode stay out of it: they are asked one by one if the
+// request is let in so far. If not, all that is left is only looked at. A request that is denied costs nothing.
 func (d *decision) takeAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	var step, others []*part
+	var checks, step, others []*part
 	for i := range d.parts {
 		switch p := &d.parts[i]; {
 		case p.rule == nil:
 		case p.shadow || d.quota(p):
 			others = append(others, p)
+		case p.hits == 0:
+			checks = append(checks, p)
 		default:
 			step = append(step, p)
 		}
 	}
-	if err := d.take(ctx, step); err != nil {
+	if err := d.takeEach(ctx, checks, true); err != nil {
 		return err
 	}
-	for _, p := range others {
-		look := anyOver(step)
-		if err := d.takeOne(ctx, p, look); err != nil {
-			d.giveBack(ctx)
-			return err
-		}
+	denied := anyOver(checks)
+	if denied {
+		others = append(step, others...)
+	} else if err := d.take(ctx, step); err != nil {
+		return err
+	}
+	if err := d.takeEach(ctx, others, denied || anyOver(step)); err != nil {
+		d.giveBack(ctx)
+		return err
 	}
 	if d.quotasOver() {
 		d.giveBack(ctx)
+	}
+	return nil
+}
+
+// takeEach asks for parts one by one, or looks whether each could be had.
+func (d *decision) takeEach(ctx context.Context, parts []*part, look bool) error {
+	for _, p := range parts {
+		if err := d.takeOne(ctx, p, look || p.hits == 0); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -69,10 +84,10 @@ func (d *decision) quotasOver() bool {
 
 // bound is the limit of a part. It is false if the part can never be let in.
 func (p *part) bound() (limit coord.Limit, possible bool, err error) {
-	if p.hits > 0 && p.current.RequestsPerUnit == 0 {
+	if p.current.RequestsPerUnit == 0 {
 		return limit, false, nil
 	}
-	limit, err = p.limit(max(p.current.RequestsPerUnit, 1), p.per).Normal()
+	limit, err = p.limit(p.current.RequestsPerUnit, p.per).Normal()
 	if err != nil {
 		return limit, false, invalid("limit: %v", err)
 	}
@@ -160,10 +175,8 @@ func (d *decision) took(p *part, limit coord.Limit, r coord.Result, err error) e
 	if err != nil {
 		return d.service.away(p, err)
 	}
-	if p.reset = r.ResetAfter; p.current.RequestsPerUnit > 0 {
-		p.remaining = uint32(max(r.Remaining, 0))
-	}
-	if p.over = p.hits > 0 && !r.Allowed && r.RetryAfter > 0; p.over {
+	p.remaining, p.reset = uint32(max(r.Remaining, 0)), r.ResetAfter
+	if p.over = !r.Allowed && r.RetryAfter > 0; p.over {
 		p.remaining, p.reset = 0, r.RetryAfter
 		d.service.stats.over(p)
 		return nil
@@ -192,7 +205,7 @@ func (d *decision) takeOne(ctx context.Context, p *part, look bool) error {
 	}
 	r, err := d.service.client.Peek(ctx, p.key, limit)
 	r.Allowed = false // nothing was taken
-	if uint64(max(r.Remaining, 0)) < p.hits {
+	if uint64(max(r.Remaining, 0)) < max(p.hits, 1) {
 		r.RetryAfter = max(r.RetryAfter, 1)
 	} else {
 		r.RetryAfter = 0

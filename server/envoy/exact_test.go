@@ -69,7 +69,7 @@ func TestExactEdges(t *testing.T) {
 		k := start(t, "", exact)
 		k.steps(t, []exactStep{
 			{key("none") + "," + key("user"), "OVER_LIMIT: OVER_LIMIT 0/0 60s, OK 0/2 3600s"},
-			{`{"entries":[{"key":"none"}],"hitsAddend":"0"}`, "OK: OK 0/0 60s"},
+			{`{"entries":[{"key":"none"}],"hitsAddend":"0"}`, "OVER_LIMIT: OVER_LIMIT 0/0 60s"},
 			{`{"entries":[{"key":"user"}],"hitsAddend":"3"}`, "OVER_LIMIT: OVER_LIMIT 0/2 3600s"},
 			{`{"entries":[{"key":"user"}],"hitsAddend":"18446744073709551615"}`, "OVER_LIMIT: OVER_LIMIT 0/2 3600s"},
 			{`{"entries":[{"key":"user"}],"hitsAddend":"0"}`, "OK: OK 2/2 3600s"},
@@ -78,6 +78,30 @@ func TestExactEdges(t *testing.T) {
 			{`{"entries":[{"key":"user"}],"limit":{"requestsPerUnit":5,"unit":"HOUR"}}`, "OK: OK 2/5 3600s"},
 			{`{"entries":[{"key":"user"}],"limit":{"requestsPerUnit":5,"unit":"HOUR"}},` + key("user"), "OVER_LIMIT: OVER_LIMIT 0/5 3600s, OVER_LIMIT 0/2 3600s"},
 			{`{"entries":[{"key":"nobody"}]}`, "OK: OK 0"},
+		})
+	})
+}
+
+// A descriptor without hits only checks: it denies where nothing is left, and then the others are not charged.
+func TestExactChecks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "", exact)
+		check := func(name string) string { return `{"entries":[{"key":"` + name + `"}],"hitsAddend":"0"}` }
+		k.steps(t, []exactStep{
+			{check("user"), "OK: OK 2/2 3600s"},
+			{check("user") + "," + key("user"), "OK: OK 2/2 3600s, OK 1/2 3600s"},
+			{check("user") + "," + key("all"), "OK: OK 1/2 3600s, OK 2/3 60s"},
+			{key("user") + "," + key("tried"), "OK: OK 0/2 3600s, OK 0/1 60s"},
+			{check("user"), "OVER_LIMIT: OVER_LIMIT 0/2 3600s"},
+			{key("all") + "," + check("user") + "," + key("q1"), "OVER_LIMIT: OK 2/3 60s, OVER_LIMIT 0/2 3600s, OK 1/1 60s"},
+			{check("tried") + "," + key("all"), "OK: OK 0/1 60s, OK 1/3 60s"},
+			{key("q1"), "OK: OK 0/1 60s"}, // it was only looked at
+			{check("q1") + "," + key("all"), "OVER_LIMIT: OVER_LIMIT 0/1 60s, OK 0/3 60s"},
+			{key("all"), "OK: OK 0/3 60s"}, // what the request before took is back
+			{key("bucket"), "OK: OK 2/1 1s"},
+			{`{"entries":[{"key":"bucket"}],"hitsAddend":"2"}`, "OK: OK 0/1 3s"},
+			{check("bucket"), "OVER_LIMIT: OVER_LIMIT 0/1 1s"},
 		})
 	})
 }
