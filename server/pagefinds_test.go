@@ -161,3 +161,20 @@ func TestPageBrokenOfMany(t *testing.T) {
 		has(t, k.page(w.Header().Get("Location"), all), true, "kept taken")
 	})
 }
+
+// The page of a key shows who holds it at once, while the store is slow and somebody looks at its many keys.
+func TestPageKeyOfSlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "url: 'odd://?late=5ms'")
+		k.crowd(maxListed + 100)
+		leave := k.watching(1, "/page/events")
+		time.Sleep(time.Minute)
+		k.hold("last")
+		began := time.Now()
+		has(t, k.page("/page/key?key=last"), true, "Lease left")
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+		leave()
+	})
+}

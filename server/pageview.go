@@ -69,9 +69,17 @@ func (l *looking) narrow(seen *scene) {
 	}
 }
 
-// first is what to show to begin with. It waits for the store, until ctx ends.
+// first is what to show to begin with. It waits for the store, until ctx ends. A single key is asked for at once, and
+// not when its turn comes among all that others look at.
 func (l *looking) first(ctx context.Context) *view {
 	seen, _ := l.p.sampler.now()
+	if l.key != "" {
+		only := l.wanted[0]
+		now := l.p.sampler.locks(ctx, only, true)
+		seen.ping(now.err)
+		seen.locks = map[sight]locksSeen{only: now.after(seen.locks[only])}
+		return l.see(&seen)
+	}
 	for i := 0; i < len(l.wanted); i++ {
 		seen = l.p.sampler.await(ctx, l.wanted[i], l.done != "")
 		l.narrow(&seen)
