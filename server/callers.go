@@ -24,6 +24,7 @@ type caller struct {
 	name     string // "" is everybody, where the configuration has no callers
 	allow    atomic.Pointer[[]config.Allow]
 	requests atomic.Int64
+	pages    atomic.Int64 // that are open
 	holds    int     // with attempts and reservations, guarded by Server.mu
 	ended    []*hold // the oldest first, guarded by Server.mu
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -49,16 +50,16 @@ func (s *Server) gated(ctx context.Context, q *request, who func() (*caller, err
 	q.caller = c.name
 	if !slices.Contains(quick, q.route) {
 		defer c.requests.Add(-1)
-		if err := s.enter(c); err != nil {
+		if err := s.enter(&c.requests); err != nil {
 			return err
 		}
 	}
 	return serve(context.WithValue(ctx, callerKey{}, c))
 }
 
-// enter counts a request that is under way, also one that it refuses.
-func (s *Server) enter(c *caller) error {
-	if c.requests.Add(1) > int64(s.cfg.MaxRequests) {
+// enter counts a request that is under way among those of its kind, also one that it refuses.
+func (s *Server) enter(of *atomic.Int64) error {
+	if of.Add(1) > int64(s.cfg.MaxRequests) {
 		return errBusy
 	}
 	return nil

@@ -255,3 +255,17 @@ func TestPageEnds(t *testing.T) {
 		}
 	})
 }
+
+// Those who look do not keep programs from locks, and are not without a bound.
+func TestPageLookersBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "serve: {max_requests: 3}")
+		leave := k.watching(3, "/page/events")
+		synctest.Wait()
+		k.post(acquirePath, `{"key":"a"}`).ok(t)
+		if w := k.visit(http.MethodGet, "/page/events", nil); w.Code != http.StatusTooManyRequests {
+			t.Errorf("a fourth: %d", w.Code)
+		}
+		leave()
+	})
+}
