@@ -31,7 +31,7 @@ type kit struct {
 }
 
 // start makes a Service of files. more are lines of coord.yaml.
-func start(t *testing.T, more string, files ...string) *kit {
+func start(t testing.TB, more string, files ...string) *kit {
 	t.Helper()
 	client := open(t, more, files...)
 	k := &kit{client: client, meter: new(meter)}
@@ -43,7 +43,7 @@ func start(t *testing.T, more string, files ...string) *kit {
 }
 
 // open makes the client of a Service. The names of the files are in the order of files.
-func open(t *testing.T, more string, files ...string) *config.Client {
+func open(t testing.TB, more string, files ...string) *config.Client {
 	t.Helper()
 	dir := t.TempDir()
 	for i, text := range files {
