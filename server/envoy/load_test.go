@@ -59,8 +59,9 @@ func TestRefuses(t *testing.T) {
 		{"a: &a [x,x,x,x,x,x,x,x,x,x]\n", `unknown key "a"`},
 		{bomb, "aliases included"},
 		{"domain: d\ndescriptors: &a\n- {key: b, descriptors: *a}\n", "more than 200 levels"},
-		{"domain: d\n<<: &a {<<: *a}\n", "more than 200 levels"},
-		{"domain: d\n<<: &a [*a]\n", "more than 200 levels"},
+		{"<<: &a {<<: *a}\ndomain: d\n", "more than 200 levels"},
+		{"<<: &a [*a]\ndomain: d\n", "more than 200 levels"},
+		{"domain: d\n<<: {domain: e}\n", "f:2: << below other keys: want it above them, for they count"},
 	} {
 		_, err := envoy.Parse(false, envoy.File{Name: "f", Text: []byte(test.text)})
 		var known *config.Error

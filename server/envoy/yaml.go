@@ -87,6 +87,8 @@ func (r *reader) mapping(n *yaml.Node, what string, f fields) error {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		switch {
+		case key.ShortTag() == "!!merge" && len(seen) > 0:
+			return r.bad(key, "<< below other keys: want it above them, for they count")
 		case key.ShortTag() == "!!merge":
 			merged = append(merged, value)
 			continue
