@@ -25,8 +25,8 @@ type caller struct {
 	allow    atomic.Pointer[[]config.Allow]
 	requests atomic.Int64
 	pages    atomic.Int64 // that are open
-	holds    int     // with attempts and reservations, guarded by Server.mu
-	ended    []*hold // the oldest first, guarded by Server.mu
+	holds    int          // with attempts and reservations, guarded by Server.mu
+	ended    []*hold      // the oldest first, guarded by Server.mu
 }
 
 // called is the name of a hold: the caller's, so that an operator knows whose it is, and what the caller calls it.

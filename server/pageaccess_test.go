@@ -168,12 +168,34 @@ serve:
 		t.Fatal(err)
 	}
 	defer got.Body.Close()
-	if cookies := got.Cookies(); len(cookies) != 1 || cookies[0].Name != "__Host-coord" || !cookies[0].Secure || cookies[0].Path != "/" {
+	if cookies := got.Cookies(); len(cookies) != 1 || !strings.HasPrefix(cookies[0].Name, "__Host-coord-") || !cookies[0].Secure || cookies[0].Path != "/" {
 		t.Errorf("cookies %v", cookies)
 	}
 	if err := end(); err != nil {
 		t.Error(err)
 	}
+}
+
+// Behind a proxy with TLS the cookie goes by TLS alone.
+func TestPageProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, paged)
+		https := with("Origin", "https://localhost")
+		w := k.visit(http.MethodPost, "/page/sign-in", url.Values{"token": {"all-all-all-all-all"}}, https)
+		cookies := w.Result().Cookies()
+		if len(cookies) != 1 || cookies[0].Name != "__Host-coord" || !cookies[0].Secure || cookies[0].Path != "/" {
+			t.Fatalf("cookies %v", cookies)
+		}
+		session := func(r *http.Request) { r.AddCookie(cookies[0]) }
+		has(t, k.page("/", session), true, "Sign out")
+		w = k.visit(http.MethodPost, "/page/sign-out", nil, session, https)
+		if ended := w.Result().Cookies(); len(ended) != 1 || ended[0].Name != "__Host-coord" || ended[0].MaxAge >= 0 || !ended[0].Secure {
+			t.Errorf("after signing out: %v", ended)
+		}
+		if w := k.visit(http.MethodGet, "/", nil, session); w.Code != http.StatusUnauthorized {
+			t.Errorf("after signing out: %d", w.Code)
+		}
+	})
 }
 
 // Where somebody goes on after signing in is nowhere else than here.

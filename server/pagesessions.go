@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -55,11 +56,7 @@ func (s session) over() bool { return !time.Now().Before(s.ends) }
 
 // signed is who has signed in at the browser of r; nil is nobody.
 func (p *page) signed(r *http.Request) *caller {
-	given, err := r.Cookie(p.cookie())
-	if err != nil {
-		return nil
-	}
-	id := sumOf(given.Value)
+	id := sumOf(p.given(r))
 	p.sessions.mu.Lock()
 	defer p.sessions.mu.Unlock()
 	for _, s := range p.sessions.list {
@@ -71,28 +68,43 @@ func (p *page) signed(r *http.Request) *caller {
 }
 
 // end ends the session of the browser of r.
-func (ss *sessions) end(r *http.Request, cookie string) {
-	given, err := r.Cookie(cookie)
+func (p *page) end(r *http.Request) {
+	id := sumOf(p.given(r))
+	p.sessions.mu.Lock()
+	defer p.sessions.mu.Unlock()
+	p.sessions.list = slices.DeleteFunc(p.sessions.list, func(s session) bool { return s.id == id })
+}
+
+// cookie is the name of the cookie. It has the port, because a browser has the same cookies for all ports of a host. With
+// TLS no other site can set one of that name.
+func cookie(r *http.Request, secure bool) string {
+	name := "coord"
+	if secure {
+		name = "__Host-coord"
+	}
+	if port := (&url.URL{Host: r.Host}).Port(); port != "" {
+		name += "-" + port
+	}
+	return name
+}
+
+// given is the id of the session of the browser of r; "" is none. What came by TLS goes before.
+func (p *page) given(r *http.Request) string {
+	c, err := r.Cookie(cookie(r, true))
+	if err != nil && p.s.secure == nil {
+		c, err = r.Cookie(cookie(r, false))
+	}
 	if err != nil {
-		return
+		return ""
 	}
-	id := sumOf(given.Value)
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	ss.list = slices.DeleteFunc(ss.list, func(s session) bool { return s.id == id })
+	return c.Value
 }
 
-// cookie is the name of the cookie. With TLS no other site can set one of that name.
-func (p *page) cookie() string {
-	if p.s.secure != nil {
-		return "__Host-coord"
-	}
-	return "coord"
-}
-
-func (p *page) setCookie(w http.ResponseWriter, id string, age int) {
+// setCookie answers a form. Its origin shows TLS that ends at a proxy.
+func (p *page) setCookie(w http.ResponseWriter, r *http.Request, id string, age int) {
+	secure := p.s.secure != nil || strings.HasPrefix(r.Header.Get("Origin"), "https://")
 	http.SetCookie(w, &http.Cookie{
-		Name: p.cookie(), Value: id, Path: "/", MaxAge: age, HttpOnly: true, Secure: p.s.secure != nil, SameSite: http.SameSiteStrictMode,
+		Name: cookie(r, secure), Value: id, Path: "/", MaxAge: age, HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode,
 	})
 }
 
@@ -105,17 +117,17 @@ func (p *page) signIn(w http.ResponseWriter, r *http.Request) {
 		p.render(w, http.StatusUnauthorized, "sign-in", &view{Here: here, Failed: "No caller of this server has this token."})
 		return
 	}
-	p.sessions.end(r, p.cookie()) // of who has signed in there before
+	p.end(r) // of who has signed in there before
 	id := p.s.newID()
 	p.sessions.open(id, token)
-	p.setCookie(w, id, 0)
+	p.setCookie(w, r, id, 0)
 	p.s.log.Info("page: somebody has signed in", "caller", c.name)
 	http.Redirect(w, r, here, http.StatusSeeOther)
 }
 
 func (p *page) signOut(w http.ResponseWriter, r *http.Request) {
-	p.sessions.end(r, p.cookie())
-	p.setCookie(w, "", -1)
+	p.end(r)
+	p.setCookie(w, r, "", -1)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 

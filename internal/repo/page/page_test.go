@@ -266,6 +266,21 @@ func TestServerEnds(t *testing.T) {
 	b.shows("This page gets no news from its server.")
 }
 
+// Two servers on one machine keep their sessions apart.
+func TestTwoServers(t *testing.T) {
+	t.Parallel()
+	one, two := serve(t, called), serve(t, called)
+	b := one.open("/")
+	b.elsewhere.Store(true)
+	b.signIn("night-shift-token")
+	b.has("Sign out")
+	b.visit(two.url)
+	b.signIn("night-shift-token")
+	b.has("Sign out")
+	b.visit(one.url)
+	b.has("Sign out")
+}
+
 // A link on another site leads to the page of who has signed in, although the cookie does not come with the link.
 func TestLinkFromElsewhere(t *testing.T) {
 	t.Parallel()
