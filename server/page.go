@@ -111,6 +111,12 @@ func (p *page) known(show func(http.ResponseWriter, *http.Request, *caller)) htt
 			p.fail(w, err)
 			return
 		}
+		if key := r.URL.Query().Get("key"); key != "" && c.may(config.Read, key) != nil || len(c.reads()) == 0 {
+			v := p.looking(r, c).view()
+			v.Failed = "You may not read this."
+			p.render(w, http.StatusForbidden, "failed", v)
+			return
+		}
 		show(w, r, c)
 	})
 }

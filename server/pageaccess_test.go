@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -64,11 +65,12 @@ func TestPageSessions(t *testing.T) {
 			page := k.page("/", who)
 			has(t, page, true, "web/1", ">web<", "<dt>Holds</dt><dd>1</dd>")
 			has(t, page, false, "secret/1", ">other<", "/page/reset")
-			has(t, k.page("/page/key?key=secret/1", who), true, "Nobody holds this key.")
+			if w := k.visit(http.MethodGet, "/page/key?key=secret/1", nil, who); w.Code != http.StatusForbidden {
+				t.Errorf("a key that is not to be read: %d %s", w.Code, w.Body)
+			}
 		}
 		session := k.signIn("all-all-all-all-all")
 		has(t, k.page("/", session), true, "web/1", "secret/1", ">other<", "Sign out", "/page/reset?key=web")
-		has(t, k.page("/", k.signIn("blind-blind-blind")), false, "web/1", "secret/1")
 		if a := k.post(acquirePath, `{"key":"web/2"}`, session); a.code() != "unauthenticated" {
 			t.Errorf("a session is good for more than the page: %v", a.body)
 		}
@@ -97,6 +99,30 @@ func TestPageSessions(t *testing.T) {
 		if w := k.visit(http.MethodGet, "/", nil, last); w.Code != http.StatusUnauthorized {
 			t.Errorf("after %v: %d", sessionTime, w.Code)
 		}
+	})
+}
+
+// Who may read a part is told nothing of the others, and who may read nothing is told that.
+func TestPageOfPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "url: 'odd://?checks=0s'"+paged)
+		k.post(acquirePath, `{"key":"secret/1"}`, bearer("all-all-all-all-all")).ok(t)
+		all, web, blind := k.signIn("all-all-all-all-all"), k.signIn("web-web-web-web-web"), k.signIn("blind-blind-blind")
+		_ = k.page("/", all)
+		time.Sleep(3 * time.Second)
+		has(t, k.page("/", all), true, "1 holds", "enough")
+		has(t, k.page("/", web), false, "1 holds", "enough", "doctor")
+		for _, path := range []string{"/", "/page/events", "/page/key?key=secret/1"} {
+			w := k.visit(http.MethodGet, path, nil, blind)
+			has(t, w.Body.String(), true, "You may not read this.", "Sign out")
+			if has(t, w.Body.String(), false, "Lease left", "1 holds"); w.Code != http.StatusForbidden {
+				t.Errorf("%s: %d", path, w.Code)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_ = k.Drain(ctx)
+		has(t, k.page("/", web), true, "waits for the end of its holds")
 	})
 }
 

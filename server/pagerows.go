@@ -181,7 +181,7 @@ func (v *view) limits(l *looking, seen *scene) {
 			v.Limits.Rows = append(v.Limits.Rows, r)
 		}
 	}
-	if l.c.may(config.Read, "") == nil { // who may read all is told of all, also of what has no row
+	if v.All { // who may read all is told of all, also of what has no row
 		v.Limits.Denied = seen.decisions.denied
 	}
 }

@@ -104,7 +104,7 @@ func (l *looking) see(seen *scene) *view {
 func (l *looking) view() *view {
 	return &view{
 		Filter: l.filter, Key: l.key, Done: l.done, Caller: l.c.name, Signed: l.signed, Now: time.Now(),
-		Draining: l.p.s.draining.Load(),
+		Draining: l.p.s.draining.Load(), All: l.c.may(config.Read, "") == nil,
 	}
 }
 
@@ -118,6 +118,7 @@ type view struct {
 	Signed      bool
 	Live        bool // the event "ends" tells when leases end
 	Draining    bool
+	All         bool // the caller may read every key, and so be told of the store
 	Now         time.Time
 	State       stateView
 	Locks       locksView
@@ -183,8 +184,11 @@ func (v *view) store(p *page, seen *scene) {
 	p.s.mu.Unlock()
 	v.Store = storeView{
 		Name: info.Name, Server: info.Server, Version: version, Up: v.Now.Sub(p.began).Truncate(time.Minute), Held: held,
-		Checked: seen.checked, Findings: slices.Clone(seen.findings),
 	}
+	if !v.All {
+		return
+	}
+	v.Store.Checked, v.Store.Findings = seen.checked, slices.Clone(seen.findings)
 	if seen.checkErr != nil {
 		v.Store.Problem = seen.checkErr.Error()
 	}
