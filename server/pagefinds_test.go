@@ -118,6 +118,17 @@ func TestPageErrorLeaks(t *testing.T) {
 	})
 }
 
+// An error of a limit, too, tells nobody of a key that he may not read.
+func TestPageLimitErrorLeaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "url: 'odd://?fails=other'"+paged)
+		has(t, k.page("/", k.signIn("all-all-all-all-all")), true, "The limits could not be read.", "the node of other")
+		page := k.page("/", k.signIn("web-web-web-web-web"))
+		has(t, page, true, "The limits could not be read.")
+		has(t, page, false, "other<", "of other")
+	})
+}
+
 // The page of a key says what is so, whatever else is in its address.
 func TestPageKeyAndFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

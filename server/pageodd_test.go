@@ -17,7 +17,7 @@ type oddStore struct {
 	driver.Backend
 	checks time.Duration // what Check takes
 	late   time.Duration // what Inspect and List take
-	fails  string        // the key whose holder cannot be read
+	fails  string        // the key whose holder and limit cannot be read
 	last   string        // the key that is listed last
 }
 
@@ -53,10 +53,32 @@ func (s *oddStore) Inspect(ctx context.Context, key string) (driver.Holder, erro
 	if err := pause(ctx, s.late); err != nil {
 		return driver.Holder{}, err
 	}
-	if key == s.fails {
-		return driver.Holder{}, fmt.Errorf("%w: the node of this key is down", driver.ErrUnavailable)
+	if err := s.down(key); err != nil {
+		return driver.Holder{}, err
 	}
 	return s.Backend.Inspect(ctx, key)
+}
+
+// down is the error of the key that fails.
+func (s *oddStore) down(key string) error {
+	if key != s.fails {
+		return nil
+	}
+	return fmt.Errorf("%w: the node of %s is down", driver.ErrUnavailable, key)
+}
+
+func (s *oddStore) Take(ctx context.Context, key string, l driver.Limit, asks []driver.Ask) (driver.Taken, error) {
+	if err := s.down(key); err != nil {
+		return driver.Taken{}, err
+	}
+	return s.Backend.Take(ctx, key, l, asks)
+}
+
+func (s *oddStore) TakeOne(ctx context.Context, key string, l driver.Limit, a driver.Ask) (driver.TakenOne, error) {
+	if err := s.down(key); err != nil {
+		return driver.TakenOne{}, err
+	}
+	return s.Backend.TakeOne(ctx, key, l, a)
 }
 
 func (s *oddStore) List(ctx context.Context, prefix string) iter.Seq2[string, error] {

@@ -160,7 +160,10 @@ const nearly = 0.8
 func (v *view) limits(l *looking, seen *scene) {
 	v.Limits = limitsView{At: seen.limits.at, More: seen.limits.more, NotCounted: l.p.sampler.decisions == nil}
 	if seen.limits.err != nil {
-		v.Limits.Problem = seen.limits.err.Error()
+		v.Limits.Problem = "The error is of a key that you may not read."
+		if l.c.may(config.Read, seen.limits.of) == nil {
+			v.Limits.Problem = seen.limits.err.Error()
+		}
 	}
 	for i := range seen.limits.list {
 		s := &seen.limits.list[i]

@@ -164,6 +164,7 @@ type limitsSeen struct {
 	list []limitSeen
 	more bool
 	err  error
+	of   string // the key that the error is of; "" is all
 }
 
 type limitSeen struct {
@@ -200,7 +201,7 @@ func (m *sampler) limits(ctx context.Context, decided map[counted]rates) (l limi
 			break
 		}
 		if err != nil {
-			l.err = err
+			l.err, l.of = err, a.key
 			return l
 		}
 		seen.rates = decided[a]
