@@ -87,10 +87,11 @@ type callers struct {
 	mu            sync.RWMutex // guards what follows
 	byToken       map[[sha256.Size]byte]*caller
 	byCertificate map[string]*caller
+	news          chan struct{} // closed by the next reload
 }
 
 func newCallers(ctx context.Context, cfg *config.Config) (*callers, error) {
-	cs := &callers{browsers: http.NewCrossOriginProtection()}
+	cs := &callers{browsers: http.NewCrossOriginProtection(), news: make(chan struct{})}
 	if len(cfg.Serve.Callers) == 0 {
 		cs.everybody = newCaller("", config.Allow{Rights: []config.Right{config.Read, config.Take, config.Locks}})
 	}
@@ -133,7 +134,16 @@ func (cs *callers) reload(ctx context.Context, cfg *config.Config) error {
 		gone.allow.Store(nil)
 	}
 	cs.byToken, cs.byCertificate = byToken, byCertificate
+	close(cs.news)
+	cs.news = make(chan struct{})
 	return nil
+}
+
+// reloaded is a channel that the next reload closes.
+func (cs *callers) reloaded() <-chan struct{} {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	return cs.news
 }
 
 // of is the caller of r. A page that a browser shows cannot be one: it could make requests of a person who has not

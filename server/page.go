@@ -63,7 +63,9 @@ func (s *Server) servePage(d *Decisions) {
 	for _, name := range pageAssets {
 		s.mux.HandleFunc("GET /page/"+name, func(w http.ResponseWriter, r *http.Request) {
 			protect(w)
-			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+			if r.URL.RawQuery == assetsSum { // else it is what another version of the page has asked for
+				w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+			}
 			http.ServeFileFS(w, r, pageFiles, "page/"+name)
 		})
 	}
@@ -201,9 +203,15 @@ func (p *page) show(w http.ResponseWriter, r *http.Request, c *caller) {
 // events sends each part of the page that has changed, until the caller leaves or the server ends: the event of a part has
 // its HTML. The event "ends" has the ends of leases that have changed, so that a renewal sends no HTML.
 func (p *page) events(w http.ResponseWriter, r *http.Request, c *caller) {
+	out := newStream(w)
+	if r.Method == http.MethodHead {
+		out.begin()
+		return
+	}
+	reloaded := p.s.callers.reloaded()
 	l := p.looking(r, c)
 	defer l.look()()
-	out, sent, ends := newStream(w), make(map[string]string), make(map[string]int64)
+	sent, ends := make(map[string]string), make(map[string]int64)
 	for {
 		if now, err := p.caller(r); err != nil || now != c { // it has signed out, or is none any more
 			return
@@ -223,6 +231,8 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, c *caller) {
 		case <-news:
 		case <-time.After(2 * beat):
 		case <-r.Context().Done():
+			return
+		case <-reloaded: // who looks comes back, and sees what it may read then
 			return
 		case <-p.s.ending.Done(): // which was told: who looks comes back
 			return

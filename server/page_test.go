@@ -108,3 +108,25 @@ func TestPageEscapes(t *testing.T) {
 		}
 	})
 }
+
+// What is asked for without its end is answered without waiting for it.
+func TestPageHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "")
+		w := k.visit(http.MethodHead, "/page/events", nil)
+		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/event-stream" || w.Body.Len() > 0 {
+			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+		}
+	})
+}
+
+// A browser keeps no file of another version.
+func TestPageFiles(t *testing.T) {
+	k := start(t, "")
+	for query, want := range map[string]string{assetsSum: "public, max-age=31536000, immutable", "": "no-store", "0123456789ab": "no-store"} {
+		w := k.visit(http.MethodGet, "/page/page.css?"+query, nil)
+		if got := w.Header().Get("Cache-Control"); w.Code != http.StatusOK || got != want {
+			t.Errorf("%q: %d %s, want %s", query, w.Code, got, want)
+		}
+	}
+}

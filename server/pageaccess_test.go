@@ -126,39 +126,75 @@ func TestPageOfPart(t *testing.T) {
 	})
 }
 
-// A session ends with the token that it began with, and so do its streams.
-func TestPageReload(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "coord.yaml")
-		write := func(token string) {
-			t.Helper()
-			text := "url: memory://\nserve: {callers: [{name: web, token: " + token + ", allow: [{rights: [read]}]}]}\n"
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		write("before-before-before")
-		client, err := config.Open(t.Context(), path)
-		if err != nil {
+// reloading is a server whose only caller may read the keys that begin so, and reload gives it another token or other keys.
+func reloading(t *testing.T, token, prefix string) (k *kit, reload func(token, prefix string)) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "coord.yaml")
+	write := func(token, prefix string) {
+		t.Helper()
+		text := fmt.Sprintf("url: memory://\nserve: {callers: [{name: web, token: %s, allow: [{prefix: '%s', rights: [read]}]}]}\n", token, prefix)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		k := startOn(t, client, nil)
-		session := k.signIn("before-before-before")
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_ = k.visit(http.MethodGet, "/page/events", nil, session)
-		}()
-		synctest.Wait()
-		write("after-after-after-after")
+	}
+	write(token, prefix)
+	client, err := config.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k = startOn(t, client, nil)
+	return k, func(token, prefix string) {
+		t.Helper()
+		write(token, prefix)
 		if err := errors.Join(client.Reload(t.Context()), k.Reload(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		<-ended
+	}
+}
+
+// stream is what a stream of the page sends, once it has ended.
+func (k *kit) stream(who func(*http.Request)) <-chan string {
+	sent := make(chan string, 1)
+	go func() { sent <- k.visit(http.MethodGet, "/page/events", nil, who).Body.String() }()
+	synctest.Wait()
+	return sent
+}
+
+// A session ends with the token that it began with, and so do its streams, at once.
+func TestPageReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, reload := reloading(t, "before-before-before", "")
+		session := k.signIn("before-before-before")
+		sent := k.stream(session)
+		reload("after-after-after-after", "")
+		began := time.Now()
+		<-sent
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the stream has ended %v later", took)
+		}
 		if w := k.visit(http.MethodGet, "/", nil, session); w.Code != http.StatusUnauthorized {
 			t.Errorf("with the token of before: %d", w.Code)
 		}
 		_ = k.page("/", k.signIn("after-after-after-after"))
+	})
+}
+
+// Rights that are taken away are so at once, also for what was drawn before.
+func TestPageReloadRights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const token = "web-web-web-web-web"
+		k, reload := reloading(t, token, "")
+		k.hold("secret/1")
+		session := k.signIn(token)
+		first := k.stream(session)
+		time.Sleep(2500 * time.Millisecond)
+		reload(token, "web")
+		second := k.stream(session)
+		reload(token, "web")
+		has(t, <-first, true, "secret/1")
+		sent := <-second
+		has(t, sent, true, "event: locks")
+		has(t, sent, false, "secret/1")
 	})
 }
 

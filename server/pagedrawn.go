@@ -3,6 +3,8 @@ package server
 import (
 	"sync"
 	"time"
+
+	"github.com/coordgo/coord/config"
 )
 
 // drawn is a view with its parts as HTML. All who look at the same share it.
@@ -22,6 +24,7 @@ type gallery struct {
 // looks is what a view depends on.
 type looks struct {
 	c                *caller
+	rights           *[]config.Allow
 	filter, key      string
 	signed, draining bool
 }
@@ -30,7 +33,7 @@ type looks struct {
 func (l *looking) draw() (*drawn, <-chan struct{}) {
 	seen, news := l.p.sampler.now()
 	l.narrow(&seen)
-	g, same := &l.p.gallery, looks{l.c, l.filter, l.key, l.signed, l.p.s.draining.Load()}
+	g, same := &l.p.gallery, looks{l.c, l.c.allow.Load(), l.filter, l.key, l.signed, l.p.s.draining.Load()}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.news != news {
