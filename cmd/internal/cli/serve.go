@@ -72,8 +72,13 @@ func (a *App) runServe(ctx context.Context, cfg *config.Config, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	decisions := new(server.Decisions)
-	client, err := OpenConfig(ctx, cfg, coord.WithObserver(observer), coord.WithObserver(decisions.Observer()), coord.WithLogger(log))
+	opts := []coord.Option{coord.WithObserver(observer), coord.WithLogger(log)}
+	var decisions *server.Decisions
+	if cfg.Serve.Page != config.PageNone {
+		decisions = new(server.Decisions)
+		opts = append(opts, coord.WithObserver(decisions.Observer()))
+	}
+	client, err := OpenConfig(ctx, cfg, opts...)
 	if err != nil {
 		return Cause(ctx, err)
 	}
