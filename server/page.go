@@ -24,6 +24,7 @@ type page struct {
 	gallery  gallery
 	sessions sessions
 	began    time.Time
+	secret   string // of the proofs that something was done
 }
 
 //go:embed page
@@ -59,7 +60,7 @@ func (s *Server) servePage(d *Decisions) {
 	if s.cfg.Page == config.PageNone {
 		return
 	}
-	p := &page{s: s, sampler: newSampler(s, d), began: time.Now()}
+	p := &page{s: s, sampler: newSampler(s, d), began: time.Now(), secret: s.newID()}
 	for _, name := range pageAssets {
 		s.mux.HandleFunc("GET /page/"+name, func(w http.ResponseWriter, r *http.Request) {
 			protect(w)

@@ -345,10 +345,14 @@ func TestPageActs(t *testing.T) {
 		}
 		k.post(renewPath, id(held), bearer("web-web-web-web-web")).ok(t)
 		w := k.visit(http.MethodPost, path, how("break"), all)
-		if to := w.Header().Get("Location"); w.Code != http.StatusSeeOther || to != "/page/key?done=break&key=web1" {
+		if to := w.Header().Get("Location"); w.Code != http.StatusSeeOther || !strings.HasPrefix(to, "/page/key?done=break&key=web1&proof=") {
 			t.Fatalf("breaking: %d %s %s", w.Code, to, w.Body)
 		}
-		has(t, k.page(w.Header().Get("Location"), all), true, "The hold is broken.", "kept taken")
+		done := w.Header().Get("Location")
+		has(t, k.page(done, all), true, "The hold is broken.", "kept taken")
+		for _, path := range []string{"/page/key?done=break&key=web1", strings.Replace(done, "web1", "web2", 1), strings.Replace(done, "break", "free", 1)} {
+			has(t, k.page(path, all), false, "The hold is broken.", "The key was freed.")
+		}
 		w = k.visit(http.MethodPost, path, url.Values{"how": {"free"}, "dead": {"1"}}, all)
 		has(t, k.page(w.Header().Get("Location"), all), true, "The key was freed.", "Nobody holds this key.")
 

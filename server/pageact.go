@@ -2,6 +2,10 @@ package server
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"net/http"
 	"net/url"
 
@@ -13,6 +17,30 @@ var wasDone = map[string]string{
 	"break": "The hold is broken. The key stays taken until its lease ends.",
 	"free":  "The key was freed.",
 	"reset": "The limit was reset: all of its permits are there again.",
+}
+
+// afterwards is the query of the page that says so. The proof keeps other addresses from saying what was not done.
+func (p *page) afterwards(done, key string) url.Values {
+	q := url.Values{"done": {done}, "proof": {p.proof(done, key)}}
+	if key != "" {
+		q.Set("key", key)
+	}
+	return q
+}
+
+func (p *page) proof(done, key string) string {
+	mac := hmac.New(sha256.New, []byte(p.secret))
+	_, _ = fmt.Fprintf(mac, "%q %q", done, key) // it never fails
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// doneBy is what the page says to a request with such a query; "" is nothing.
+func (p *page) doneBy(q url.Values) string {
+	done := q.Get("done")
+	if !hmac.Equal([]byte(q.Get("proof")), []byte(p.proof(done, q.Get("key")))) {
+		return ""
+	}
+	return wasDone[done]
 }
 
 var (
@@ -85,8 +113,7 @@ func (p *page) breakHold(w http.ResponseWriter, r *http.Request, c *caller) {
 		return
 	}
 	p.s.log.Warn("page: a hold was broken", "caller", c.name, "key", v.Key, "id", v.Hold.ID, "how", how)
-	to := url.Values{"key": {v.Key}, "done": {how}}
-	http.Redirect(w, r, "/page/key?"+to.Encode(), http.StatusSeeOther)
+	http.Redirect(w, r, "/page/key?"+p.afterwards(how, v.Key).Encode(), http.StatusSeeOther)
 }
 
 // limitOf is the limit that a request is about, as the page has shown it.
@@ -131,5 +158,5 @@ func (p *page) reset(w http.ResponseWriter, r *http.Request, c *caller) {
 		return
 	}
 	p.s.log.Warn("page: a limit was reset", "caller", c.name, "key", a.key, "limit", a.limit.String())
-	http.Redirect(w, r, "/?done=reset", http.StatusSeeOther)
+	http.Redirect(w, r, "/?"+p.afterwards("reset", "").Encode(), http.StatusSeeOther)
 }

@@ -27,7 +27,7 @@ type looking struct {
 
 func (p *page) looking(r *http.Request, c *caller) *looking {
 	q := r.URL.Query()
-	l := &looking{p: p, c: c, filter: q.Get("q"), key: q.Get("key"), done: wasDone[q.Get("done")]}
+	l := &looking{p: p, c: c, filter: q.Get("q"), key: q.Get("key"), done: p.doneBy(q)}
 	l.filter = l.filter[:min(len(l.filter), coord.MaxKey)]
 	l.signed = p.signed(r) == c
 	return l

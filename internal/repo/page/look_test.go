@@ -74,7 +74,7 @@ func TestLook(t *testing.T) {
 	b.shows("Live")
 	b.shows("used up")
 	look("all")
-	b.visit(s.url + "/?q=nothing&done=reset")
+	b.visit(s.url + "/?q=nothing")
 	b.shows("No hold matches")
 	look("nothing")
 	b.visit(s.url)
