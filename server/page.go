@@ -88,7 +88,6 @@ func protect(w http.ResponseWriter) {
 		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 }
@@ -128,6 +127,9 @@ func (p *page) known(show func(http.ResponseWriter, *http.Request, *caller)) htt
 func (p *page) own(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		protect(w)
+		if p.s.secure != nil { // without, browsers only complain of it
+			w.Header().Set("Cross-Origin-Opener-Policy", "same-origin")
+		}
 		if isLink(r) { // the cookie does not come with it: it does when this page asks for itself
 			p.render(w, http.StatusOK, "again", &view{Here: local(r.URL.RequestURI())})
 			return

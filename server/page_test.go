@@ -100,7 +100,6 @@ func TestPageEscapes(t *testing.T) {
 		headers := k.visit(http.MethodGet, "/", nil).Header()
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; script-src 'self'; ", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
-			"Cross-Origin-Opener-Policy": "same-origin",
 		} {
 			if got := headers.Get(name); !strings.HasPrefix(got, want) {
 				t.Errorf("%s: %q", name, got)

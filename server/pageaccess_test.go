@@ -223,6 +223,9 @@ serve:
 	}
 	has(t, string(page), true, ">web<", ">Live<")
 	has(t, string(page), false, "Sign out")
+	if policy := got.Header.Get("Cross-Origin-Opener-Policy"); policy != "same-origin" {
+		t.Errorf("Cross-Origin-Opener-Policy: %q", policy)
+	}
 	c := ours.client("")
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	got, err = c.PostForm("https://"+addr.String()+"/page/sign-in", url.Values{"token": {"0123456789abcdef"}})
