@@ -203,6 +203,9 @@ func (p *page) show(w http.ResponseWriter, r *http.Request, c *caller) {
 	p.render(w, http.StatusOK, "page", v)
 }
 
+// limitsEvery is how often limits are sent, for those that are in use are another text each second.
+const limitsEvery = 5 * time.Second
+
 // events sends each part of the page that has changed, until the caller leaves or the server ends: the event of a part has
 // its HTML. The event "ends" has the ends of leases that have changed, so that a renewal sends no HTML.
 func (p *page) events(w http.ResponseWriter, r *http.Request, c *caller) {
@@ -214,6 +217,7 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, c *caller) {
 	reloaded := p.s.callers.reloaded()
 	l := p.looking(r, c)
 	defer l.look()()
+	var limits time.Time // when they were sent
 	sent, ends := make(map[string]string), make(map[string]int64)
 	for {
 		if now, err := p.caller(r); err != nil || now != c { // it has signed out, or is none any more
@@ -224,11 +228,16 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, c *caller) {
 			return
 		}
 		for _, name := range d.parts() {
+			if name == "limits" && time.Since(limits) < limitsEvery {
+				continue
+			}
 			html := d.part(name)
 			if html != sent[name] && out.sendText(name, html) != nil {
 				return
 			}
-			sent[name] = html
+			if sent[name] = html; name == "limits" && !d.Limits.At.IsZero() {
+				limits = time.Now()
+			}
 		}
 		select {
 		case <-news:

@@ -269,3 +269,18 @@ func TestPageLookersBusy(t *testing.T) {
 		leave()
 	})
 }
+
+// Limits that change all the time are sent now and then.
+func TestPageLimitsPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "limits: {supplier: 1000/1h}")
+		leave := k.watching(1, "/page/events")
+		for range 60 {
+			k.post("/v1/limits/take", `{"key":"supplier"}`).ok(t)
+			time.Sleep(time.Second)
+		}
+		if n := strings.Count(leave()[0], "event: limits\n"); n < 11 || n > 14 {
+			t.Errorf("the limits came %d times in 60 s", n)
+		}
+	})
+}
