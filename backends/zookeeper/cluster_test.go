@@ -150,9 +150,13 @@ func TestStalledCreateOfAnEarlierConnection(t *testing.T) {
 		}
 		p.release()
 		eventually(t, "the server to close the earlier connection", func() bool {
+			most := 0
+			if b.conn.Server() == p.addr() { // as it may be with another server, too, if that was slow
+				most = 2 // a connection has two ends
+			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			return len(p.conns) <= 2*(2-len(hosts)) // a connection has two ends
+			return len(p.conns) <= most
 		})
 		if err := beside.Ping(t.Context()); err != nil {
 			t.Error(err)
