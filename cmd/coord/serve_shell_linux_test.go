@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -58,20 +59,21 @@ func onShells(t *testing.T, test func(t *testing.T, s shell)) {
 func TestServeShell(t *testing.T) {
 	t.Parallel()
 	onShells(t, func(t *testing.T, s shell) {
-		for _, stream := range []string{"-w0", "-s"} {
-			first := s.run("coord-lock.sh", stream, "job", "sh", "-c", "echo $COORD_TOKEN")
-			second := s.run("coord-lock.sh", stream, "job", "sh", "-c", "echo $COORD_TOKEN")
+		for _, flags := range [][]string{{"-w0"}, {"-s", "-w60"}} { // a stream's key is free a moment after the script
+			with := func(args ...string) []string { return append(slices.Clip(flags), args...) }
+			first := s.run("coord-lock.sh", with("job", "sh", "-c", "echo $COORD_TOKEN")...)
+			second := s.run("coord-lock.sh", with("job", "sh", "-c", "echo $COORD_TOKEN")...)
 			a, aerr := strconv.Atoi(strings.TrimSpace(first.stdout))
 			b, berr := strconv.Atoi(strings.TrimSpace(second.stdout))
 			if first.code != 0 || second.code != 0 || aerr != nil || berr != nil || b <= a {
 				t.Errorf("%+v, then %+v", first, second)
 			}
-			s.run("coord-lock.sh", stream, "job", "sh", "-c", "exit 7").want(t, 7, "", "")
-			if r := s.run("coord-lock.sh", stream, "job", "nothing-of-this-name"); r.code != 127 {
+			s.run("coord-lock.sh", with("job", "sh", "-c", "exit 7")...).want(t, 7, "", "")
+			if r := s.run("coord-lock.sh", with("job", "nothing-of-this-name")...); r.code != 127 {
 				t.Errorf("no such command: %+v", r)
 			}
-			held := s.start(stream, "job", "sh", "-c", "echo up; cat; exit 3")
-			if r := s.run("coord-lock.sh", stream, "-w", "1", "job", "echo", "wrong"); r.code != 75 || r.stdout != "" {
+			held := s.start(with("job", "sh", "-c", "echo up; cat; exit 3")...)
+			if r := s.run("coord-lock.sh", with("-w", "1", "job", "echo", "wrong")...); r.code != 75 || r.stdout != "" {
 				t.Errorf("a taken key: %+v", r)
 			}
 			if _, err := io.WriteString(held.in, "some input\n"); err != nil {
@@ -81,7 +83,7 @@ func TestServeShell(t *testing.T) {
 			if r := held.close(); r.code != 3 {
 				t.Errorf("%+v", r)
 			}
-			signalled := s.start(stream, "job", "sh", "-c", "trap 'exit 9' TERM; echo up; while :; do sleep 0.1; done")
+			signalled := s.start(with("job", "sh", "-c", "trap 'exit 9' TERM; echo up; while :; do sleep 0.1; done")...)
 			signalled.signal(syscall.SIGTERM)
 			if r := signalled.end(); r.code != 9 {
 				t.Errorf("TERM: %+v", r)

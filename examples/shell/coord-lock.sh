@@ -17,10 +17,10 @@
 # a machine that sleeps, the command may go on for a moment when it is continued: let what it writes to refuse a token that
 # is smaller than one that it has seen.
 #
-# With -s the lock is a stream: it is held for as long as its connection lasts, and WAIT is 60 at most. That needs no
-# renewals, frees the key at once if this machine is switched off or cut off, and says nothing of a time. The command gets
-# KILL when the stream ends, and someone else may have the key before that: where late writes do harm, the token has to keep
-# them out.
+# With -s the lock is a stream: it is held until the server has seen its connection end, and WAIT is 60 at most. That
+# needs no renewals, frees the key at once if this machine is switched off or cut off, and says nothing of a time. The
+# command gets KILL when the stream ends, and someone else may have the key before that: where late writes do harm, the
+# token has to keep them out.
 set -u
 
 say() { [ -z "$verbose" ] || printf 'coord-lock: %s\n' "$*" >&2; }
@@ -187,6 +187,9 @@ follow() {
 	lost
 }
 
+# pass passes the last signal on to the command, which may have no session yet.
+pass() { [ -z "$pid" ] || kill -s "$signalled" -- "-$pid" 2>/dev/null || kill -s "$signalled" "$pid" 2>/dev/null; }
+
 # clean ends what may be left; it is no error if all has ended.
 # shellcheck disable=SC2317,SC2086 # the trap calls it; a list of none, one or two
 clean() {
@@ -194,7 +197,7 @@ clean() {
 	rm -rf "$dir"
 }
 
-ttl=30 wait=0 streams='' stream='' verbose='' keeper=''
+ttl=30 wait=0 streams='' stream='' verbose='' keeper='' signalled='' pid=''
 while getopts t:w:sv option; do
 	case $option in
 	t) ttl=$OPTARG ;;
@@ -220,19 +223,22 @@ base=${COORD_SERVE:-http://127.0.0.1:8470}
 if [ -n "$streams" ]; then hold; else acquire; fi
 
 # The command has a session of its own, so that all of its processes can be ended. Signals are passed on to it.
+for signal in HUP INT TERM; do
+	# shellcheck disable=SC2064 # the signal of now
+	trap "signalled=$signal; pass" $signal
+done
 exec 3<&0
 COORD_TOKEN=$token setsid "$@" <&3 3<&- 4<&- &
 pid=$!
-for signal in HUP INT TERM; do
-	# shellcheck disable=SC2064 # the signal of now
-	trap "kill -s $signal -- -$pid" $signal
-done
+[ -z "$signalled" ] || pass
 if [ -n "$streams" ]; then follow 2>/dev/null & else keep & fi
 keeper=$!
-while :; do
-	status=0
-	wait $pid || status=$?
-	kill -0 $pid 2>/dev/null || break # else a signal has ended the wait, and not the command
+status=0
+wait $pid || status=$?
+while [ -n "$signalled" ]; do # it may have ended the wait, and not the command
+	signalled='' again=0
+	wait $pid 2>/dev/null || again=$?
+	[ $again -eq 127 ] || status=$again # 127: the wait before has told the status already
 done
 { kill -s KILL $keeper && wait $keeper; } 2>/dev/null
 keeper=''
