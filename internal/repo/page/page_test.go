@@ -55,7 +55,7 @@ func TestLive(t *testing.T) {
 	b.lacks("web-3")
 	b.until(`document.querySelector("#locks .ends").textContent !== "` + left + `"`)
 	if !eval[bool](b, `window.kept === document.getElementById("`+row+`")`) {
-		t.Error("the row of a hold that goes on was made anew")
+		t.Error("the row of a hold that goes on was made again")
 	}
 }
 
@@ -216,7 +216,8 @@ func TestKeyboard(t *testing.T) {
 	s := serve(t, called)
 	s.lock("web/1")
 	b := s.open("/")
-	b.do(chromedp.KeyEvent("night-shift-token")) // the field has the focus
+	b.until(`document.activeElement.id === "token"`) // the browser sets the focus a moment after it has loaded the page
+	b.do(chromedp.KeyEvent("night-shift-token"))
 	b.follow(chromedp.KeyEvent(kb.Enter))
 	b.shows("web/1")
 	var seen []string
@@ -266,7 +267,7 @@ func TestServerEnds(t *testing.T) {
 	b.shows("This page gets no news from its server.")
 }
 
-// Two servers on one machine keep their sessions apart.
+// Two servers on one machine have sessions of their own.
 func TestTwoServers(t *testing.T) {
 	t.Parallel()
 	one, two := serve(t, called), serve(t, called)
