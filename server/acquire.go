@@ -59,7 +59,7 @@ type requestKey struct {
 
 // attempt is one acquisition. Requests with one id share it.
 type attempt struct {
-	request [sha256.Size]byte  // the sum of what was asked
+	request [sha256.Size]byte  // the sum of what was asked, if the request has an id
 	cancel  context.CancelFunc // nil once it is done
 	waiting int                // requests that wait for it, guarded by Server.mu
 	done    chan struct{}
@@ -210,8 +210,9 @@ func (s *Server) join(ctx context.Context, c *caller, q *acquireRequest, request
 	}
 	s.occupy(c, 1)
 	trying, cancel := s.untilDraining(coord.WithOwner(context.WithoutCancel(ctx)))
-	a := &attempt{request: q.sum(), cancel: cancel, waiting: 1, done: make(chan struct{})}
+	a := &attempt{cancel: cancel, waiting: 1, done: make(chan struct{})}
 	if request.c != nil {
+		a.request = q.sum()
 		s.attempts[request] = a
 	}
 	go s.attempt(trying, a, c, request, p)

@@ -79,13 +79,18 @@ func (c *caller) reads() (list []string) {
 	return slices.Compact(list)
 }
 
+// sum is a secret as this process keeps it.
+type sum = [sha256.Size]byte
+
+func sumOf(secret string) sum { return sha256.Sum256([]byte(secret)) }
+
 // callers find the caller of a request.
 type callers struct {
 	everybody *caller // nil if the configuration has callers
 	browsers  *http.CrossOriginProtection
 
 	mu            sync.RWMutex // guards what follows
-	byToken       map[[sha256.Size]byte]*caller
+	byToken       map[sum]*caller
 	byCertificate map[string]*caller
 	news          chan struct{} // closed by the next reload
 }
@@ -112,7 +117,7 @@ func (cs *callers) reload(ctx context.Context, cfg *config.Config) error {
 			known[c.name] = c
 		}
 	}
-	byToken, byCertificate := make(map[[sha256.Size]byte]*caller), make(map[string]*caller)
+	byToken, byCertificate := make(map[sum]*caller), make(map[string]*caller)
 	for _, given := range cfg.Serve.Callers {
 		c := cmp.Or(known[given.Name], newCaller(given.Name))
 		known[given.Name] = c
@@ -120,11 +125,11 @@ func (cs *callers) reload(ctx context.Context, cfg *config.Config) error {
 			byCertificate[given.Certificate] = c
 			continue
 		}
-		sum := sha256.Sum256([]byte(tokens[given.Name]))
-		if other := byToken[sum]; other != nil {
+		token := sumOf(tokens[given.Name])
+		if other := byToken[token]; other != nil {
 			return fmt.Errorf("serve.callers: %s and %s have one token", other.name, c.name)
 		}
-		byToken[sum] = c
+		byToken[token] = c
 	}
 	for _, given := range cfg.Serve.Callers {
 		known[given.Name].allow.Store(&given.Allow)
@@ -187,13 +192,13 @@ func (cs *callers) known(host, authorization string, over *tls.ConnectionState) 
 }
 
 // withToken is the caller that has this token; nil: nobody.
-func (cs *callers) withToken(token string) *caller { return cs.withSum(sha256.Sum256([]byte(token))) }
+func (cs *callers) withToken(token string) *caller { return cs.withSum(sumOf(token)) }
 
 // withSum is withToken of the sum of a token.
-func (cs *callers) withSum(sum [sha256.Size]byte) *caller {
+func (cs *callers) withSum(token sum) *caller {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()
-	return cs.byToken[sum]
+	return cs.byToken[token]
 }
 
 // ownHost reports whether no name server had a say in the name under which the caller knows this server.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"crypto/sha256"
 	"net/http"
 	"net/url"
 	"slices"
@@ -9,11 +8,6 @@ import (
 	"sync"
 	"time"
 )
-
-// sum is a secret as this process keeps it.
-type sum = [sha256.Size]byte
-
-func sumOf(secret string) sum { return sha256.Sum256([]byte(secret)) }
 
 // sessions are of people who have signed in with the token of a caller. Their browser keeps an id of chance, which is
 // good for the page alone, for this process, and for as long as the caller has that token.

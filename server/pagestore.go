@@ -32,7 +32,7 @@ type lockSeen struct {
 	err error
 }
 
-// name tells holds apart.
+// name is another one for each hold.
 func (l *lockSeen) name() string { return l.Mode.String() + "\x00" + l.ID + "\x00" + l.key }
 
 // locks asks for the holds of the keys that begin so: one request for the list, and up to three for each key.
@@ -117,7 +117,7 @@ func (s *Server) ownKeys(asked string) *listAnswer {
 	return a
 }
 
-// sameEnd is how far two readings of one end of a lease lie apart at most: the store was asked a little earlier or later.
+// sameEnd is how far two readings of one end of a lease differ at most: the store was asked a little earlier or later.
 const sameEnd = 500 * time.Millisecond
 
 // after is l where before is what was known. The end of a lease that was not renewed stays the same time.
@@ -221,14 +221,14 @@ func accountsOf(cfg *config.Config, decided map[counted]rates) []counted {
 		a := counted{name, limit}
 		all[a] = decided[a]
 	}
-	return slices.SortedFunc(maps.Keys(all), func(a, b counted) int {
-		_, inA := cfg.Limits[a.key]
-		_, inB := cfg.Limits[b.key]
-		named := 0
-		if inA != inB {
-			named = map[bool]int{true: -1, false: 1}[inA]
+	unnamed := func(a counted) int {
+		if _, ok := cfg.Limits[a.key]; ok {
+			return 0
 		}
-		return cmp.Or(cmp.Compare(all[b].denied, all[a].denied), named, cmp.Compare(a.key, b.key))
+		return 1
+	}
+	return slices.SortedFunc(maps.Keys(all), func(a, b counted) int {
+		return cmp.Or(cmp.Compare(all[b].denied, all[a].denied), cmp.Compare(unnamed(a), unnamed(b)), cmp.Compare(a.key, b.key))
 	})
 }
 
