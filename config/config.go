@@ -63,7 +63,7 @@ type Lock struct {
 	Fair, NoRenew               bool
 }
 
-// sum tells contents of files apart.
+// sum is another one for each content of a file.
 type sum = [sha256.Size]byte
 
 // maxFile bounds a configuration file, in bytes.

@@ -112,8 +112,8 @@ func (c *attacker) kill() {
 	_ = c.out.Close()
 }
 
-// storm breaks servers, networks and callers until end. Each has its own nemesis, so that they break at the same time.
-func (a *attack) storm(end time.Time) error {
+// breakAll breaks servers, networks and callers until end. Each has its own nemesis, so that they break at the same time.
+func (a *attack) breakAll(end time.Time) error {
 	var all sync.WaitGroup
 	var failed [2]error
 	nemesis := func(n int, happens func(dice *rand.Rand) error) {
@@ -219,7 +219,7 @@ func (a *attack) run() {
 	}
 	began := time.Now()
 	for time.Since(began) < *attackFor || !a.everybodyHeld() { // of a busy machine more is wanted
-		if err := a.storm(time.Now().Add(*attackFor / 2)); err != nil {
+		if err := a.breakAll(time.Now().Add(*attackFor / 2)); err != nil {
 			t.Error(err)
 			break
 		}

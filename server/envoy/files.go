@@ -23,7 +23,7 @@ const (
 // with a dot are passed over: so of the directory that Kubernetes makes of a ConfigMap each file is read once.
 func readFiles(paths []string) (all []File, err error) {
 	for _, path := range paths {
-		root, err := filepath.EvalSymlinks(path) // each time anew: the link may lead elsewhere by now
+		root, err := filepath.EvalSymlinks(path) // each time: the link may lead elsewhere by now
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func readFile(name string) ([]byte, error) {
 	return text, errors.Join(err, f.Close())
 }
 
-// sum tells contents of files apart.
+// sum is another one for each content of files.
 type sum = [sha256.Size]byte
 
 func sumOf(all []File) (s sum) {

@@ -49,7 +49,7 @@ descriptors:
 }
 
 // With share_threshold all values of a wildcard have one counter, at any level; without it, each has its own. The value
-// that is the wildcard's own text matches as it is, and is counted apart.
+// that is the wildcard's own text matches as it is, and has a counter of its own.
 func TestShareThreshold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Watch takes the files anew whenever their content has changed, and calls report with nil, or with why they were
+// Watch takes the files whenever their content has changed, and calls report with nil, or with why they were
 // refused: the rules of before stay in force then. What was counted stays counted. It looks once in each period, and
 // takes a change when it has been the same for two looks, so that files that are just being written are left alone.
 // It compares contents: a link that leads elsewhere is seen too. Files that cannot be read are reported once, until
