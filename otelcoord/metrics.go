@@ -77,6 +77,7 @@ var (
 // meter has the instruments.
 type meter struct {
 	class func(string) string
+	sets  sets
 
 	attempts, reentries, losses, renewals, decisions, permits, leased, errors metric.Int64Counter
 

@@ -3,7 +3,6 @@ package otelcoord
 import (
 	"context"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/coordgo/coord/observe"
@@ -29,7 +28,7 @@ func observer(m *meter, t *tracer) observe.Observer {
 		Acquired: func(ctx context.Context, e observe.Acquired) {
 			t.acquired(ctx, e)
 			m.attempts.Add(ctx, 1, m.with(e.Backend, e.Key, outcome(observe.OutcomeOK)))
-			m.lockWait.Record(ctx, e.Waited.Seconds(), m.with(e.Backend, e.Key, outcome(observe.OutcomeOK), attribute.String(attrWay, string(e.Way))))
+			m.lockWait.Record(ctx, e.Waited.Seconds(), m.with(e.Backend, e.Key, outcome(observe.OutcomeOK), label{attrWay, string(e.Way)}))
 			m.held.Add(ctx, 1, m.with(e.Backend, e.Key))
 		},
 		Reentered: func(ctx context.Context, e observe.Reentered) {
@@ -49,8 +48,8 @@ func observer(m *meter, t *tracer) observe.Observer {
 		},
 		Lost: func(ctx context.Context, e observe.Lost) {
 			t.lost(ctx, e)
-			m.losses.Add(ctx, 1, m.with(e.Backend, e.Key, attribute.String(attrReason, string(e.Reason))))
-			m.lockHold.Record(ctx, e.Held.Seconds(), m.with(e.Backend, e.Key, attribute.String(attrEnd, string(e.Reason))))
+			m.losses.Add(ctx, 1, m.with(e.Backend, e.Key, label{attrReason, string(e.Reason)}))
+			m.lockHold.Record(ctx, e.Held.Seconds(), m.with(e.Backend, e.Key, label{attrEnd, string(e.Reason)}))
 			m.held.Add(ctx, -1, m.with(e.Backend, e.Key))
 		},
 		Released: func(ctx context.Context, e observe.Released) {
@@ -59,7 +58,7 @@ func observer(m *meter, t *tracer) observe.Observer {
 			if e.HandedOver {
 				end = "handed_over"
 			}
-			m.lockHold.Record(ctx, e.Held.Seconds(), m.with(e.Backend, e.Key, attribute.String(attrEnd, end)))
+			m.lockHold.Record(ctx, e.Held.Seconds(), m.with(e.Backend, e.Key, label{attrEnd, end}))
 			m.held.Add(ctx, -1, m.with(e.Backend, e.Key))
 		},
 		Allowed:     m.decided("allowed"),
@@ -71,27 +70,34 @@ func observer(m *meter, t *tracer) observe.Observer {
 	}
 }
 
-// with has the attributes that every metric has, and more.
-func (m *meter) with(backend, key string, more ...attribute.KeyValue) metric.MeasurementOption {
-	attrs := append(make([]attribute.KeyValue, 0, 2+len(more)), attribute.String(attrBackend, backend))
-	if m.class != nil {
-		attrs = append(attrs, attribute.String(attrKey, m.class(key)))
-	}
-	return metric.WithAttributeSet(attribute.NewSet(append(attrs, more...)...))
+// with has the attributes that every metric of locks and limits has, and at most two more.
+func (m *meter) with(backend, key string, more ...label) metric.MeasurementOption {
+	return m.sets.of(m.labels(backend, key, more...))
 }
 
-func outcome(o observe.Outcome) attribute.KeyValue { return attribute.String(attrOutcome, string(o)) }
+func (m *meter) labels(backend, key string, more ...label) labels {
+	l := labels{backend: backend}
+	if m.class != nil {
+		l.key = label{attrKey, m.class(key)}
+	}
+	copy(l.more[:], more)
+	return l
+}
+
+func outcome(o observe.Outcome) label { return label{attrOutcome, string(o)} }
 
 func (m *meter) decided(decision string) func(context.Context, observe.Decision) {
 	return func(ctx context.Context, e observe.Decision) {
-		what, op := attribute.String(attrDecision, decision), attribute.String(attrOp, e.Op)
+		what, op := label{attrDecision, decision}, label{attrOp, e.Op}
 		if e.Shadow {
-			what = attribute.String(attrDecision, "shadow-"+decision)
+			what.value = "shadow-" + decision
 		}
-		m.decisions.Add(ctx, 1, m.with(e.Backend, e.Key, what, op, attribute.Bool(attrCached, e.Cached), attribute.Bool(attrLeased, e.Leased)))
+		l := m.labels(e.Backend, e.Key, what, op)
 		if e.Granted > 0 {
-			m.permits.Add(ctx, int64(e.Granted), m.with(e.Backend, e.Key, what, op))
+			m.permits.Add(ctx, int64(e.Granted), m.sets.of(l))
 		}
+		l.decision, l.cached, l.leased = true, e.Cached, e.Leased
+		m.decisions.Add(ctx, 1, m.sets.of(l))
 	}
 }
 
@@ -101,18 +107,19 @@ func (m *meter) leaseEnded(ctx context.Context, e observe.LeaseEnded) {
 		n    int
 	}{{"spent", e.Spent}, {"returned", e.Returned}, {"wasted", e.Wasted}} {
 		if fate.n > 0 {
-			m.leased.Add(ctx, int64(fate.n), m.with(e.Backend, e.Key, attribute.String(attrFate, fate.name)))
+			m.leased.Add(ctx, int64(fate.n), m.with(e.Backend, e.Key, label{attrFate, fate.name}))
 		}
 	}
 }
 
 // storeCalled has no key, not even a class of one: a request may be for many.
 func (m *meter) storeCalled(ctx context.Context, e observe.StoreCall) {
-	backend, op := attribute.String(attrBackend, e.Backend), attribute.String(attrOp, e.Op)
+	l := labels{backend: e.Backend, more: [2]label{{attrOp, e.Op}}}
 	result := observe.OutcomeOK
 	if e.Failed() {
 		result = observe.OutcomeError
-		m.errors.Add(ctx, 1, metric.WithAttributes(backend, op))
+		m.errors.Add(ctx, 1, m.sets.of(l))
 	}
-	m.calls.Record(ctx, e.Took.Seconds(), metric.WithAttributes(backend, op, outcome(result)))
+	l.more[1] = outcome(result)
+	m.calls.Record(ctx, e.Took.Seconds(), m.sets.of(l))
 }

@@ -77,7 +77,7 @@ func (t *tracer) callBegan(ctx context.Context, c observe.Call) context.Context 
 
 func (t *tracer) callEnded(ctx context.Context, c observe.CallEnded) {
 	span := t.span(ctx)
-	span.SetAttributes(outcome(c.Outcome))
+	span.SetAttributes(attribute.String(attrOutcome, string(c.Outcome)))
 	switch c.Outcome {
 	case observe.OutcomeOK, observe.OutcomeRefused, observe.OutcomeCancelled:
 	default:
