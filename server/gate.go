@@ -33,9 +33,10 @@ var quick = []string{
 	"POST /v1/locks/renew", "POST /v1/locks/release", coordpb.Locks_Renew_FullMethodName, coordpb.Locks_Release_FullMethodName,
 }
 
-// waiting are the routes whose waits have bounds of their own.
-var waiting = []string{
+// ownTime are the routes whose operations bound how long they take.
+var ownTime = []string{
 	"POST /v1/locks/acquire", "POST /v1/limits/take", coordpb.Locks_Acquire_FullMethodName, coordpb.Limits_Take_FullMethodName,
+	envoyRoute, envoyMethod,
 }
 
 // gated serves a request of a caller that is known, and has not too many of them.
@@ -72,7 +73,7 @@ func callerIn(ctx context.Context) *caller { return ctx.Value(callerKey{}).(*cal
 
 // inTime is ctx with a bound, unless the route has its own.
 func inTime(ctx context.Context, route string) (context.Context, context.CancelFunc) {
-	if slices.Contains(waiting, route) {
+	if slices.Contains(ownTime, route) {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, callTime)
@@ -92,6 +93,9 @@ func (s *Server) told(ctx context.Context, q *request, status slog.Value, code a
 		level = slog.LevelDebug
 	}
 	s.meters.request(q.route, code, took)
+	if !s.log.Enabled(ctx, level) {
+		return
+	}
 	s.log.LogAttrs(ctx, level, "request", slog.String("method", q.method), slog.String("path", q.path),
 		slog.String("caller", q.caller), slog.Attr{Key: "status", Value: status}, slog.Duration("took", took))
 }

@@ -11,8 +11,6 @@ import (
 // step, all or none, unless a check denies. Rules in shadow or quota mode stay out of it: they are asked one by one if the
 // request is let in so far. If not, all that is left is only looked at. A request that is denied costs nothing.
 func (d *decision) takeAll(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
 	var checks, step, others []*part
 	for i := range d.parts {
 		switch p := &d.parts[i]; {

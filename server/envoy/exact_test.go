@@ -230,7 +230,28 @@ func (s stuck) TakeOne(ctx context.Context, key string, l driver.Limit, a driver
 	return s.Backend.TakeOne(ctx, key, l, a)
 }
 
-// A request without a decision ends in time, also without a deadline of its caller, and gives back what it took.
+func (s stuck) Charge(ctx context.Context, key string, l driver.Limit, n int) (driver.Charged, error) {
+	if strings.Contains(key, "tried") {
+		<-ctx.Done()
+		return driver.Charged{}, ctx.Err()
+	}
+	return s.Backend.Charge(ctx, key, l, n)
+}
+
+// A request without a decision ends in time, also without a deadline of its caller.
+func TestUndecided(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, "url: stuck://", "domain: d\ndescriptors: [{key: tried, rate_limit: {unit: hour, requests_per_unit: 2}}]\n")
+		began := time.Now()
+		_, err := k.ShouldRateLimit(t.Context(), request(t, `{"domain":"d","descriptors":[`+key("tried")+`]}`))
+		if took := time.Since(began); status.Code(err) != codes.DeadlineExceeded || took != 10*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
+}
+
+// With counting: exact it also gives back what it took.
 func TestExactUndecided(t *testing.T) {
 	t.Parallel()
 	for _, bound := range []time.Duration{time.Second, time.Hour} {

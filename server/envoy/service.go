@@ -109,6 +109,8 @@ func (s *Service) Rules() *Rules { return s.rules.Load() }
 // ShouldRateLimit answers a request of Envoy. A mistake in it is InvalidArgument. Where the store does not decide it is
 // Unavailable, and Envoy does what its failure_mode_deny says.
 func (s *Service) ShouldRateLimit(ctx context.Context, request *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	answer, err := s.decideFor(ctx, request)
 	if err == nil {
 		return answer, nil

@@ -17,7 +17,7 @@ const (
 	// maxSum is the most that one call of the store adds. So where the counter is full, it is above every limit before
 	// each of them.
 	maxSum = driver.MaxRate / 2
-	// callTime bounds a call of the store.
+	// callTime bounds a request, and a call of the store that several share.
 	callTime = 10 * time.Second
 )
 
@@ -138,11 +138,11 @@ func (t *tally) count(to account, batch []*addition) {
 	}
 }
 
-// together is the context of a call: that of one who is alone, or it lasts as long as the last of those who wait; in any
-// case at most callTime.
+// together is the context of a call: that of one who is alone, or it lasts as long as the last of those who wait, at most
+// callTime.
 func together(batch []*addition) (context.Context, context.CancelFunc) {
 	if len(batch) == 1 {
-		return context.WithTimeout(batch[0].ctx, callTime)
+		return batch[0].ctx, func() {}
 	}
 	end := time.Now()
 	most := end.Add(callTime)

@@ -83,21 +83,24 @@ func TestTallySharesCalls(t *testing.T) {
 	})
 }
 
-// A call ends after callTime, however long its callers would wait.
+// A call that is shared ends after callTime, however long its callers would wait. One alone ends with its caller.
 func TestTallyIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ta := running{newTally(newSums())}
 		began := time.Now()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
 		patient, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		for _, ctx := range []context.Context{patient, t.Context()} {
-			a := ta.add(ctx, account{"k", time.Minute}, 1)
-			if err := a.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		alone := ta.add(short, account{"k", time.Minute}, 1)
+		synctest.Wait() // its call is under way
+		for _, a := range []*addition{alone, ta.add(patient, account{"k", time.Minute}, 1), ta.add(t.Context(), account{"k", time.Minute}, 1)} {
+			if err := a.wait(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v", err)
 			}
 		}
-		if took := time.Since(began); took != 2*callTime {
+		if took := time.Since(began); took != time.Second+callTime {
 			t.Errorf("after %v", took)
 		}
 	})
