@@ -24,5 +24,5 @@
 //   - page.go: the page for people at "/"; pageview.go, pagerows.go, pagetext.go: what it shows; pageact.go: what it
 //     does; pagesessions.go: who has signed in; page/: its templates, style and script.
 //   - pagesample.go, pagestore.go: what is asked of the store for all who look. pagedecisions.go: what limits decide.
-//   - openapi.go: the description, made of the operations. metrics.go: what is measured.
+//   - openapi.go: the description, made of the operations. metrics.go, trace.go: what is measured, and traced.
 package server

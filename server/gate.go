@@ -3,12 +3,14 @@ package server
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/coordgo/coord/server/coordpb"
@@ -17,7 +19,9 @@ import (
 // request is one by HTTP or by gRPC, as it is told of. Its route is a path with its method, or a method of gRPC.
 type request struct {
 	route, method, path, caller string
+	header                      http.Header // nil: it came by gRPC
 	began                       time.Time
+	span                        trace.Span // nil: there is none
 }
 
 // open are the routes that need no token.
@@ -55,7 +59,7 @@ func (s *Server) gated(ctx context.Context, q *request, who func() (*caller, err
 			return err
 		}
 	}
-	return serve(context.WithValue(ctx, callerKey{}, c))
+	return serve(s.traced(context.WithValue(ctx, callerKey{}, c), q))
 }
 
 // enter counts a request that is under way among those of its kind, also one that it refuses.
@@ -85,17 +89,25 @@ func (s *Server) panicked(p any) error {
 	return errPanic
 }
 
-// told writes a request down, with its status of HTTP or of gRPC. One of those that are often is of interest if it was
-// not answered.
-func (s *Server) told(ctx context.Context, q *request, status slog.Value, code attribute.KeyValue, answered bool) {
+// outcome is what became of a request: its status of HTTP or of gRPC.
+type outcome struct {
+	status   slog.Value
+	code     attribute.KeyValue
+	answered bool // as asked, or that it is denied
+	failed   bool // by a fault of the server or of the store
+}
+
+// told writes a request down. One of those that are often is of interest if it was not answered.
+func (s *Server) told(ctx context.Context, q *request, o outcome) {
 	took, level := time.Since(q.began), slog.LevelInfo
-	if answered && slices.Contains(often, q.route) {
+	if o.answered && slices.Contains(often, q.route) {
 		level = slog.LevelDebug
 	}
-	s.meters.request(q.route, code, took)
+	s.meters.request(q.route, o.code, took)
+	q.ended(o.code, o.failed)
 	if !s.log.Enabled(ctx, level) {
 		return
 	}
 	s.log.LogAttrs(ctx, level, "request", slog.String("method", q.method), slog.String("path", q.path),
-		slog.String("caller", q.caller), slog.Attr{Key: "status", Value: status}, slog.Duration("took", took))
+		slog.String("caller", q.caller), slog.Attr{Key: "status", Value: o.status}, slog.Duration("took", took))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -107,9 +108,16 @@ func (s *Server) call(ctx context.Context, method string, do func(context.Contex
 		}
 		err = statusOf(err)
 		code := status.Code(err)
-		s.told(ctx, q, slog.StringValue(code.String()), attribute.Int("rpc.grpc.status_code", int(code)), code == codes.OK)
+		s.told(ctx, q, outcome{
+			slog.StringValue(code.String()), attribute.Int("rpc.grpc.status_code", int(code)), code == codes.OK, slices.Contains(faults, code),
+		})
 	}()
 	return s.gated(ctx, q, func() (*caller, error) { return s.callers.known(shown(ctx)) }, do)
+}
+
+// faults are the codes that are a fault of the server or of the store.
+var faults = []codes.Code{
+	codes.Unknown, codes.DeadlineExceeded, codes.Unimplemented, codes.Internal, codes.Unavailable, codes.DataLoss,
 }
 
 // shown is what a caller shows of itself.

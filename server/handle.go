@@ -134,7 +134,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Also of a request that is refused: what is left of its body is read before the next one.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(ioTime)) // a recorder of a test has none
 	_, route := s.mux.Handler(r)
-	seen := &recorder{ResponseWriter: w, request: request{route: route, method: r.Method, path: r.URL.Path, began: time.Now()}}
+	seen := &recorder{ResponseWriter: w, request: request{
+		route: route, method: r.Method, path: r.URL.Path, header: r.Header, began: time.Now(),
+	}}
 	defer func() {
 		if p := recover(); p != nil {
 			if err := s.panicked(p); seen.status == 0 {
@@ -142,7 +144,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		answered := seen.status == http.StatusOK || seen.status == http.StatusTooManyRequests
-		s.told(r.Context(), &seen.request, slog.IntValue(seen.status), attribute.Int("http.response.status_code", seen.status), answered)
+		s.told(r.Context(), &seen.request, outcome{
+			slog.IntValue(seen.status), attribute.Int("http.response.status_code", seen.status), answered, seen.status >= 500,
+		})
 	}()
 	who := func() (*caller, error) { return s.callers.of(r) }
 	if err := s.gated(r.Context(), &seen.request, who, func(ctx context.Context) error {

@@ -14,11 +14,11 @@ import (
 type meters struct {
 	requests metric.Float64Histogram
 	holds    metric.Int64UpDownCounter
-	outcomes sync.Map // of outcome to the option of Record that says it: making one costs more than a decision
+	figures  sync.Map // of figure to the option of Record that says it: making one costs more than a decision
 }
 
-// outcome is a route, of which there are few, and how a request of it ended.
-type outcome struct {
+// figure is a route, of which there are few, and how a request of it ended.
+type figure struct {
 	route, name string
 	status      int64
 }
@@ -40,11 +40,11 @@ func newMeters(p metric.MeterProvider) (m *meters, err error) {
 
 // request counts one of a path, or of a method of gRPC, with its status or code.
 func (m *meters) request(route string, status attribute.KeyValue, took time.Duration) {
-	o := outcome{route, string(status.Key), status.Value.AsInt64()}
-	option, ok := m.outcomes.Load(o)
+	of := figure{route, string(status.Key), status.Value.AsInt64()}
+	option, ok := m.figures.Load(of)
 	if !ok {
 		set := attribute.NewSet(attribute.String("http.route", route), status)
-		option, _ = m.outcomes.LoadOrStore(o, metric.WithAttributeSet(set))
+		option, _ = m.figures.LoadOrStore(of, metric.WithAttributeSet(set))
 	}
 	m.requests.Record(context.Background(), took.Seconds(), option.(metric.RecordOption))
 }

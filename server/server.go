@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	"github.com/coordgo/coord/config"
@@ -25,6 +26,9 @@ type Options struct {
 	Log *slog.Logger
 	// Meter is told of requests and holds; nil is nobody.
 	Meter metric.MeterProvider
+	// Tracer makes a span of each request of a caller that is known, also of those by gRPC; nil: there are none. Spans of
+	// locks and limits in it are those of package otelcoord.
+	Tracer trace.TracerProvider
 	// Metrics answers GET /metrics; nil: there is no such path.
 	Metrics http.Handler
 	// Decisions are of the client's limits, for the page; nil: the page does not show how many are denied.
@@ -41,6 +45,7 @@ type Server struct {
 	cfg     config.Serve
 	log     *slog.Logger
 	meters  *meters
+	tracer  trace.Tracer // nil: there are no spans
 	callers *callers
 	mux     *http.ServeMux
 	openapi []byte
@@ -82,6 +87,9 @@ func New(ctx context.Context, client *config.Client, o Options) (*Server, error)
 	}
 	if s.meters, err = newMeters(o.Meter); err != nil {
 		return nil, err
+	}
+	if o.Tracer != nil {
+		s.tracer = o.Tracer.Tracer("github.com/coordgo/coord/server")
 	}
 	if s.secure, err = newTLS(s.cfg, s.log); err != nil {
 		return nil, err

@@ -6,6 +6,9 @@ import (
 	"math"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/coordgo/coord"
@@ -59,7 +62,25 @@ func (s *Service) decide(ctx context.Context, request *pb.RateLimitRequest) (*pb
 	if err := count(ctx); err != nil {
 		return nil, err
 	}
-	return d.answer(), nil
+	answer := d.answer()
+	d.trace(ctx, answer)
+	return answer, nil
+}
+
+// trace says in the span of the request, if there is one, what was decided. It tells no value of a descriptor.
+func (d *decision) trace(ctx context.Context, answer *pb.RateLimitResponse) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	over := 0
+	for _, status := range answer.Statuses {
+		if status.Code == pb.RateLimitResponse_OVER_LIMIT {
+			over++
+		}
+	}
+	span.SetAttributes(attribute.String("ratelimit.domain", d.request.Domain), attribute.String("ratelimit.code", answer.OverallCode.String()),
+		attribute.Int("ratelimit.descriptors", len(d.parts)), attribute.Int("ratelimit.over_limit", over))
 }
 
 // find gives each part its rule, without those that another one replaces.

@@ -74,7 +74,12 @@ func (a *App) runServe(ctx context.Context, cfg *config.Config, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	observer, err := otelcoord.New(otelcoord.WithMeterProvider(meters))
+	traces, endTraces, err := newTraces(ctx, log)
+	if err != nil {
+		return Exit(ExitConfig, "serve: %w", err)
+	}
+	defer endTraces()
+	observer, err := otelcoord.New(otelcoord.WithMeterProvider(meters), otelcoord.WithTracerProvider(traces))
 	if err != nil {
 		return err
 	}
@@ -96,7 +101,7 @@ func (a *App) runServe(ctx context.Context, cfg *config.Config, log *slog.Logger
 		log.Warn(OneLine(err))
 		err = nil
 	}()
-	s, err := server.New(ctx, client, server.Options{Log: log, Meter: meters, Metrics: metrics, Decisions: decisions})
+	s, err := server.New(ctx, client, server.Options{Log: log, Meter: meters, Tracer: traces, Metrics: metrics, Decisions: decisions})
 	if err != nil {
 		return Cause(ctx, Exit(ExitConfig, "serve: %w", err))
 	}
