@@ -66,41 +66,42 @@ func New(client *config.Client, o Options) (*Service, error) {
 	return s, nil
 }
 
-// take makes the rules of files those in force, or refuses them.
-func (s *Service) take(content []File) error {
-	rules, err := Parse(s.cfg.MergeDomains, content...)
+// Check gives the error that [New] has of the files that the section serve.envoy names. It opens no store.
+func Check(cfg *config.Config) error {
+	content, err := readFiles(cfg.Serve.Envoy.Files)
 	if err == nil {
-		err = s.serve(rules)
+		_, _, err = countable(cfg, cfg.Serve.Envoy.MergeDomains, content)
 	}
-	s.stats.load(err)
 	return err
 }
 
-// serve makes rules those in force.
-func (s *Service) serve(rules *Rules) error {
-	if err := s.servable(rules); err != nil {
-		return err
+// countable gives the rules of files, which a client of cfg can count, and the limits of which it takes permits in
+// advance.
+func countable(cfg *config.Config, mergeDomains bool, content []File) (*Rules, map[coord.Limit]coord.PermitLease, error) {
+	rules, err := Parse(mergeDomains, content...)
+	if err != nil {
+		return nil, nil, err
 	}
-	cfg := s.client.Config()
+	for _, name := range rules.Domains() {
+		if !rules.domains[name].exact && cfg.Overrides {
+			return nil, nil, fmt.Errorf("%w: domain %q: overrides: true goes with counting: exact alone", coord.ErrInvalid, name)
+		}
+	}
 	leases, err := rules.leases(cfg.Limits, cfg.Leases)
+	return rules, leases, err
+}
+
+// take makes the rules of files those in force, or refuses them.
+func (s *Service) take(content []File) error {
+	rules, leases, err := countable(s.client.Config(), s.cfg.MergeDomains, content)
 	if err == nil {
 		err = s.lease(leases)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		s.rules.Store(rules)
 	}
-	s.rules.Store(rules)
-	return nil
-}
-
-// servable refuses rules that the client cannot count.
-func (s *Service) servable(rules *Rules) error {
-	for _, name := range rules.Domains() {
-		if !rules.domains[name].exact && s.client.Config().Overrides {
-			return fmt.Errorf("%w: domain %q: overrides: true goes with counting: exact alone", coord.ErrInvalid, name)
-		}
-	}
-	return nil
+	s.stats.load(err)
+	return err
 }
 
 // Rules are those in force.

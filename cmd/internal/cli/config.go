@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"text/tabwriter"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/coordgo/coord/config"
 	"github.com/coordgo/coord/driver"
+	"github.com/coordgo/coord/server/envoy"
 )
 
 func (a *App) config() *cobra.Command {
@@ -33,7 +35,7 @@ func (a *App) configCheck() *cobra.Command {
 		Long: `Checks FILE, or the one that --config names, with the environment, and prints what they
 say. The store is not opened, and secrets that a URL refers to are not looked up. It shows
 all mistakes, each with file and line, and the exit status is 78. When there is none,
-the URLs are checked: schemes, hosts, parameters.`,
+the URLs are checked (schemes, hosts, parameters), and the files of serve.envoy, if they are here.`,
 		Example: `  coord config check coord.yaml
   coord config check deploy/coord.yaml && git commit`,
 		Args: cobra.ArbitraryArgs,
@@ -56,7 +58,14 @@ the URLs are checked: schemes, hosts, parameters.`,
 			if err != nil {
 				return err
 			}
-			if mistakes := urlMistakes(cmd.Context(), cfg); len(mistakes) > 0 {
+			mistakes := urlMistakes(cmd.Context(), cfg)
+			switch err := envoy.Check(cfg); {
+			case errors.Is(err, fs.ErrNotExist): // as where a file for other machines is checked
+				fmt.Fprintln(a.stderr, "coord: serve.envoy.files were not checked: "+OneLine(err))
+			case err != nil:
+				mistakes = append(mistakes, OneLine(err))
+			}
+			if len(mistakes) > 0 {
 				for _, one := range mistakes {
 					fmt.Fprintln(a.stderr, "coord: "+one)
 				}
