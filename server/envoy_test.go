@@ -88,7 +88,7 @@ func TestEnvoyGRPC(t *testing.T) {
 
 // A Server does not begin with files that have a mistake.
 func TestEnvoyRefused(t *testing.T) {
-	client := start(t, "serve: {envoy: {files: ["+envoyFiles(t, "1")+"]}}").client
+	client := start(t, "serve: {grpc_listen: '127.0.0.1:0', envoy: {files: ["+envoyFiles(t, "1")+"]}}").client
 	writeEnvoy(t, client.Config().Serve.Envoy.Files[0], "many")
 	if _, err := New(t.Context(), client, Options{Log: quiet}); err == nil || !strings.Contains(err.Error(), "serve.envoy: ") || !strings.Contains(err.Error(), "edge.yaml:2: requests_per_unit: want a whole number") {
 		t.Errorf("New: %v", err)

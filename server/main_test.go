@@ -77,6 +77,7 @@ func startOn(t *testing.T, client *config.Client, decisions *Decisions) *kit {
 // stop ends what the Server still has at the end of a test.
 func (s *Server) stop() {
 	s.end()
+	s.grpc.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.holds {

@@ -98,6 +98,7 @@ func New(ctx context.Context, client *config.Client, o Options) (*Server, error)
 	s.routes(o.Metrics, o.Decisions)
 	s.grpc = s.newGRPC()
 	if err := s.newEnvoy(o); err != nil {
+		s.grpc.Stop()
 		return nil, err
 	}
 	return s, nil
