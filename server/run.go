@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -73,11 +74,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, forGRPC ...net.Liste
 		Handler: s, TLSConfig: s.secure, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: ioTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	}
+	defer beside(ctx, s.watchTokens)()
 	if s.envoy != nil {
-		ctx, cancel := context.WithCancel(ctx)
-		watched := make(chan struct{})
-		go func() { defer close(watched); s.watchEnvoy(ctx) }()
-		defer func() { cancel(); <-watched }()
+		defer beside(ctx, s.watchEnvoy)()
 	}
 	served := make(chan error, 1+len(forGRPC))
 	for _, l := range forGRPC {
@@ -112,6 +111,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, forGRPC ...net.Liste
 	defer context.AfterFunc(closing, s.grpc.Stop)()
 	s.grpc.GracefulStop()
 	return errors.Join(failed, left)
+}
+
+// beside runs watch in a goroutine until ctx ends, or end is called, which waits for it.
+func beside(ctx context.Context, watch func(context.Context)) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { watch(ctx) })
+	return func() { cancel(); watching.Wait() }
 }
 
 // ErrUndrained tells that remote holders may still believe in what they hold: do not close the client.
