@@ -3,7 +3,7 @@
 # make test STORE=redis   one store, with the race detector: redis, etcd, zookeeper, memcached, postgres
 # make ci      what has to pass before a change lands: 15 minutes on two cores
 # make nightly what takes longer: the race detector on all stores, clusters, sentinels, poolers, containers, other versions
-#              of the servers, chaos, long histories, crowds, fuzzing, examples
+#              of the servers, chaos, long histories, crowds, fuzzing, examples, Envoy's limits beside the original
 # make generate   the files that are made of others: code of .proto files, the snapshot of the API in api/, snippets and
 #              tables in docs
 # make bench   benchmarks, as ratios to the bare store commands of the same run
@@ -85,7 +85,8 @@ test: stores
 	$(REPORT) $$pipes/stores $$pipes/core
 endif
 
-# All that takes longer, one after the other, so that the first failure does not hide others.
+# All that takes longer, one after the other, so that the first failure does not hide others. The requests to the original of
+# Envoy's limits take a minute of two cores; they print a seed.
 nightly: export COORD_TEST_REQUIRE = $(REQUIRE)
 nightly: stores images
 	{ $(RACE) $(TESTING) -p 2 $(SLOW) $(PACKAGES); \
@@ -95,6 +96,7 @@ nightly: stores images
 	$(GO) test -count=1 -timeout 2h -v -run TestChaos ./internal/repo/faults -for 5m
 	$(GO) test -count=1 -timeout 1h -v -run TestServeAttack ./cmd/coord -for 5m
 	COORD_SIM_MUTANTS=1 $(GO) test -count=1 -timeout 2h ./internal/sim -seeds 2000
+	$(GO) test -count=1 -timeout 1h -v -run TestNightlyOriginal ./server/envoy -requests 100000
 	scripts/fuzz $(FUZZTIME)
 	scripts/versions
 
