@@ -40,7 +40,7 @@ var quick = []string{
 // ownTime are the routes whose operations bound how long they take.
 var ownTime = []string{
 	"POST /v1/locks/acquire", "POST /v1/limits/take", coordpb.Locks_Acquire_FullMethodName, coordpb.Limits_Take_FullMethodName,
-	envoyRoute, envoyMethod,
+	envoyMethod,
 }
 
 // gated serves a request of a caller that is known, and has not too many of them.
