@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/coordgo/coord/bench/internal/tb"
 )
 
 // options are what the flags set.
@@ -77,12 +79,12 @@ func command(ctx context.Context, args []string) error {
 
 // measure starts the stores, and stops them before it returns.
 func (o *options) measure(ctx context.Context) (r *results, err error) {
-	tb := newTB(ctx)
-	defer tb.end()
-	defer tb.catch(&err)
+	t := tb.New(ctx)
+	defer t.End()
+	defer t.Catch(&err)
 	b := &runner{options: o, log: os.Stderr, stores: map[string]*store{}}
 	for _, name := range o.stores {
-		if b.stores[name], err = openStore(tb, name); err != nil {
+		if b.stores[name], err = openStore(t, name); err != nil {
 			return nil, err
 		}
 	}

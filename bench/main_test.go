@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/coordgo/coord/internal/bench"
 )
 
 func TestMain(m *testing.M) {
@@ -64,7 +66,7 @@ func TestSmoke(t *testing.T) {
 			t.Errorf("%s: coord was not measured, or is not on the page", w.name)
 		}
 		for _, row := range rows {
-			if len(row.failures) > 0 || median(row.values(w.columns[0].figure)) <= 0 {
+			if len(row.failures) > 0 || bench.Median(row.values(w.columns[0].figure)) <= 0 {
 				t.Errorf("%s %s %s: %v, %v", w.name, row.store, row.name, row.rounds, row.failures)
 			}
 		}
@@ -77,7 +79,7 @@ func TestSmoke(t *testing.T) {
 // Two holders are found.
 func TestBrokenLocksAreFound(t *testing.T) {
 	for _, row := range measured(t, "broken") {
-		if len(row.failures) > 0 || median(row.values("overlaps")) == 0 {
+		if len(row.failures) > 0 || bench.Median(row.values("overlaps")) == 0 {
 			t.Errorf("%s: %v, %v", row.workload.name, row.rounds, row.failures)
 		}
 	}

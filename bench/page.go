@@ -193,7 +193,7 @@ func (r *row) write(b *bytes.Buffer, among []*row) {
 		case c.figure == "overlaps": // the worst that was seen
 			cells = append(cells, bench.Figure(values[len(values)-1]))
 		default:
-			cells = append(cells, bench.Figure(median(values)))
+			cells = append(cells, bench.Figure(bench.Median(values)))
 		}
 	}
 	ratio := ""

@@ -54,14 +54,6 @@ func (r *row) values(figure string) (list []float64) {
 	return list
 }
 
-// median of values in order; 0 of none.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	return (values[len(values)/2] + values[(len(values)-1)/2]) / 2
-}
-
 // slowerThan is how much worse r is than other, in the median of the rounds; 0 if there is no round of both.
 func (r *row) slowerThan(other *row) float64 {
 	var ratios []float64
@@ -71,7 +63,7 @@ func (r *row) slowerThan(other *row) float64 {
 		}
 	}
 	slices.Sort(ratios)
-	return median(ratios)
+	return bench.Median(ratios)
 }
 
 // breached is an error if more held a lock of coord at once than may.

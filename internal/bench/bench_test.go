@@ -312,3 +312,11 @@ func TestFigure(t *testing.T) {
 		}
 	}
 }
+
+func TestMedian(t *testing.T) {
+	for want, values := range map[float64][]float64{0: nil, 3: {3}, 2.5: {1, 2, 3, 9}, 7: {1, 7, 8}} {
+		if got := Median(values); got != want {
+			t.Errorf("Median(%v) = %v, want %v", values, got, want)
+		}
+	}
+}

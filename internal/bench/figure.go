@@ -34,3 +34,11 @@ func Figure(v float64) string {
 	}
 	return digits
 }
+
+// Median is that of values in order; 0 of none.
+func Median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	return (values[len(values)/2] + values[(len(values)-1)/2]) / 2
+}
