@@ -9,6 +9,9 @@
 # make bench   benchmarks, as ratios to the bare store commands of the same run
 # make bench-peers  coord against other libraries, some 35 minutes of a machine that does nothing else
 #              (BENCH="-rounds 1 -for 200ms -run herd" for less); docs/generated/performance-peers.md is made of it
+# make bench-envoy  coord serve as Envoy's rate-limit service against envoyproxy/ratelimit and gubernator, which it builds: some
+#              8 minutes of a machine with Linux that does nothing else (BENCH="-rounds 1 -for 200ms -run 64/1/1" for less);
+#              docs/generated/performance-envoy.md is made of it
 # make fuzz    every fuzz target for a while (FUZZTIME=10s each)
 # make release archives of the command for every platform, in dist/
 # make rehearsal   everything that a release makes, from this commit and tried: modules, archives, bills of materials, image
@@ -60,7 +63,7 @@ DOCKER    = docker info >/dev/null 2>&1
 # How many commits are recent.
 RECENT   ?= 30
 
-.PHONY: check test ci nightly generate stores images format vet lint cross api release-changed release release-check rehearse rehearsal vulncheck versions bench bench-peers fuzz demo build
+.PHONY: check test ci nightly generate stores images format vet lint cross api release-changed release release-check rehearse rehearsal vulncheck versions bench bench-peers bench-envoy fuzz demo build
 
 check: format
 	$(GO) vet ./...
@@ -164,6 +167,10 @@ bench:
 
 bench-peers: stores
 	cd bench && $(GO) run . $(BENCH) -docs ../docs/generated
+
+bench-envoy:
+	@scripts/stores redis
+	cd bench && $(GO) run ./envoy $(BENCH) -docs ../docs/generated
 
 fuzz:
 	@scripts/fuzz $(FUZZTIME)
