@@ -16,8 +16,14 @@ type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 
 // dialer makes connections of the client of a URL.
 func (t *target) dialer() dialFunc {
+	var dial dialFunc
+	if t.socket != "" {
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: t.options.DialTimeout}).DialContext(ctx, "unix", t.socket)
+		}
+	}
 	return quiet(func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return dialTLS(ctx, nil, &t.options, network, addr)
+		return dialTLS(ctx, dial, &t.options, network, addr)
 	})
 }
 

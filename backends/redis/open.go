@@ -53,6 +53,8 @@ const (
 //   - pool_size: connections to each server, 1 to 10000, default 10 per CPU, on a
 //     cluster 5.
 //   - client_name: as CLIENT LIST shows it.
+//   - socket: the path of the server's Unix socket, which is used in place of the host, as in
+//     redis://localhost/0?socket=/run/redis.sock. One server alone has it.
 //   - wait_replicas, 1 to 100, and wait_timeout, 1ms to less than read_timeout and
 //     default 1s: see [WithWaitReplicas].
 //   - sentinel_user, sentinel_password: those of the sentinels.
@@ -79,6 +81,7 @@ func Open(ctx context.Context, u *url.URL) (driver.Backend, error) {
 type target struct {
 	topology topology
 	url      storeurl.URL
+	socket   string // "": none
 	options  redis.UniversalOptions
 	wait     options
 }
@@ -168,6 +171,7 @@ func (t *target) spec(scheme string) storeurl.Spec {
 	case cluster:
 		t.topology, s.Path = cluster, false
 	default:
+		s.Params["socket"] = storeurl.Printable(&t.socket)
 		return s
 	}
 	s.Many = true

@@ -126,6 +126,7 @@ func TestBadURLs(t *testing.T) {
 		"redis+sentinel://h1/m/x":                         "the number of a database",
 		"redis+sentinel://h1/m?sentinel_password=%00&x=1": `parameter "x"`,
 		"redis+cluster://h1/1":                            "a path: want none",
+		"redis+cluster://h1?socket=/s":                    `parameter "socket"`,
 		"redis+cluster://h1?tls_ca=x":                     "want a rediss+cluster:// URL",
 		"redis+other://h1":                                `scheme "redis+other": want redis or rediss`,
 		"valkey://h?tls_ca=x":                             "want a valkeys:// URL",
