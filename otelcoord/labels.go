@@ -45,12 +45,18 @@ type sets struct {
 const maxSets = 1000
 
 func (s *sets) of(l labels) metric.MeasurementOption {
-	if known := s.known.Load(); known != nil {
-		if with, ok := (*known)[l]; ok {
-			return with
-		}
+	known := s.known.Load()
+	if known == nil {
+		return s.add(l)
 	}
-	return s.add(l)
+	with, ok := (*known)[l]
+	switch {
+	case ok:
+		return with
+	case len(*known) < maxSets:
+		return s.add(l)
+	}
+	return metric.WithAttributeSet(l.set())
 }
 
 func (s *sets) add(l labels) metric.MeasurementOption {
@@ -59,12 +65,11 @@ func (s *sets) add(l labels) metric.MeasurementOption {
 	defer s.mu.Unlock()
 	known := make(map[labels]metric.MeasurementOption)
 	if old := s.known.Load(); old != nil {
-		if len(*old) >= maxSets {
-			return with
-		}
 		maps.Copy(known, *old)
 	}
-	known[l] = with
+	if len(known) < maxSets {
+		known[l] = with
+	}
 	s.known.Store(&known)
 	return with
 }
