@@ -86,6 +86,17 @@ func TestEnvoyGRPC(t *testing.T) {
 	}
 }
 
+// A caller with too many requests under way is not told that it is over its limit.
+func TestEnvoyBusy(t *testing.T) {
+	k := start(t, "serve:\n  max_requests: 1\n  envoy: {files: ["+envoyFiles(t, "1")+"]}\n")
+	k.callers.everybody.requests.Add(1)
+	k.postUnchecked(t.Context(), "/json", askEnvoy).want(t, http.StatusServiceUnavailable, "too_many_requests")
+	k.callers.everybody.requests.Add(-1)
+	if a := k.postUnchecked(t.Context(), "/json", askEnvoy); a.status != http.StatusOK {
+		t.Errorf("%d %v", a.status, a.body)
+	}
+}
+
 // A Server does not begin with files that have a mistake.
 func TestEnvoyRefused(t *testing.T) {
 	client := start(t, "serve: {grpc_listen: '127.0.0.1:0', envoy: {files: ["+envoyFiles(t, "1")+"]}}").client

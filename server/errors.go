@@ -24,6 +24,7 @@ func (f *failure) Error() string { return f.text }
 var (
 	errToken       = &failure{http.StatusUnauthorized, "unauthenticated", "no caller has this token or certificate"}
 	errBusy        = &failure{http.StatusTooManyRequests, "too_many_requests", "max_requests of this caller are under way"}
+	errBusyEnvoy   = &failure{http.StatusServiceUnavailable, errBusy.code, errBusy.text} // 429 there is a decision
 	errHolds       = &failure{http.StatusTooManyRequests, "too_many_holds", "this caller has max_holds holds, or waits for them"}
 	errDraining    = &failure{http.StatusServiceUnavailable, "closed", "this server is ending and grants no new holds"}
 	errPanic       = &failure{http.StatusInternalServerError, "internal", "an error inside coord: its log says more"}

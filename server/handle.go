@@ -145,7 +145,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		answered := seen.status == http.StatusOK || seen.status == http.StatusTooManyRequests
 		s.told(r.Context(), &seen.request, outcome{
-			slog.IntValue(seen.status), attribute.Int("http.response.status_code", seen.status), answered, seen.status >= 500,
+			slog.IntValue(seen.status), attribute.Int("http.response.status_code", seen.status), answered, seen.status >= 500 && r.Context().Err() == nil,
 		})
 	}()
 	who := func() (*caller, error) { return s.callers.of(r) }
@@ -153,6 +153,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mux.ServeHTTP(seen, r.WithContext(ctx))
 		return nil
 	}); err != nil {
+		if route == envoyRoute && errors.Is(err, errBusy) {
+			err = errBusyEnvoy
+		}
 		fail(seen, err)
 	}
 }
