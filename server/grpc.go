@@ -24,7 +24,8 @@ import (
 
 // GRPC is what answers by gRPC. Other services may be registered on it before [Server.Serve]: their calls have the same
 // callers, bounds, log and metrics. A program that embeds a Server may serve it on a listener of its own; its ServeHTTP
-// does not bound how long a message takes. A handler of another service has to return when its context ends, for
+// does not bound how long a message takes. If the configuration has grpc_listen, it has goroutines from New on: a program
+// that does not call Serve has to stop it. A handler of another service has to return when its context ends, for
 // [Server.Serve] waits for it.
 func (s *Server) GRPC() *grpc.Server { return s.grpc }
 
@@ -63,7 +64,7 @@ func (s *Server) newGRPC() *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTime, Time: pingTime, Timeout: pongTime}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 	}
-	if s.cfg.GRPCListen != "" { // it will serve, and so stop them
+	if s.cfg.GRPCListen != "" { // else it may never serve, and so never stop them
 		opts = append(opts, grpc.NumStreamWorkers(workers))
 	}
 	if s.secure != nil {
@@ -144,7 +145,8 @@ type healthService struct {
 }
 
 func (h *healthService) Check(ctx context.Context, q *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
-	if q.GetService() != "" {
+	// "ratelimit" is what envoyproxy/ratelimit calls itself.
+	if q.GetService() != "" && (q.GetService() != "ratelimit" || h.s.envoy == nil) {
 		if _, ok := h.s.grpc.GetServiceInfo()[q.GetService()]; !ok {
 			return nil, status.Error(codes.NotFound, "no such service")
 		}

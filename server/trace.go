@@ -24,7 +24,7 @@ func (s *Server) traced(ctx context.Context, q *request) context.Context {
 		from = carrier(md)
 	}
 	ctx = propagation.TraceContext{}.Extract(ctx, from)
-	ctx, q.span = s.tracer.Start(ctx, cmp.Or(strings.TrimPrefix(q.route, "/"), q.method), trace.WithSpanKind(trace.SpanKindServer),
+	ctx, q.span = s.tracer.Start(ctx, cmp.Or(strings.TrimPrefix(q.route, "/"), "HTTP"), trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(attribute.String("coord.caller", q.caller)))
 	return ctx
 }

@@ -79,7 +79,10 @@ func (d *decision) trace(ctx context.Context, answer *pb.RateLimitResponse) {
 			over++
 		}
 	}
-	span.SetAttributes(attribute.String("ratelimit.domain", d.request.Domain), attribute.String("ratelimit.code", answer.OverallCode.String()),
+	if d.domain != nil { // else it is any text
+		span.SetAttributes(attribute.String("ratelimit.domain", d.domain.name))
+	}
+	span.SetAttributes(attribute.String("ratelimit.code", answer.OverallCode.String()),
 		attribute.Int("ratelimit.descriptors", len(d.parts)), attribute.Int("ratelimit.over_limit", over))
 }
 
@@ -182,6 +185,7 @@ func (s *Service) away(p *part, err error) error {
 		return err
 	}
 	p.remaining = p.current.RequestsPerUnit
+	s.stats.fail("store_error")
 	return nil
 }
 

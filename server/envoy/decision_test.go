@@ -222,6 +222,9 @@ descriptors:
 					t.Errorf("%s, %s, %s: %v, %v: want Unavailable", counting, policy, key, r, err)
 				}
 			}
+			if n := k.meter.seen["should_rate_limit_error store_error"]; n != 3 { // also what was let in is not limited
+				t.Errorf("%s, %s: %v: want 3 errors of the store", counting, policy, k.meter.seen)
+			}
 		}
 	}
 }
