@@ -28,14 +28,21 @@ type Rules struct{ domains map[string]*domain }
 // domain in common; without, that is a mistake. An error is a config.Error: it matches coord.ErrInvalid, and says in
 // which line what is wanted.
 func Parse(mergeDomains bool, files ...File) (*Rules, error) {
-	rules := &Rules{domains: make(map[string]*domain)}
+	rules := newRules()
 	for _, f := range files {
-		l := loader{reader: reader{file: f.Name, left: maxNodes}}
-		if err := l.load(rules, f.Text, mergeDomains); err != nil {
+		if err := rules.add(f, mergeDomains); err != nil {
 			return nil, err
 		}
 	}
 	return rules, nil
+}
+
+func newRules() *Rules { return &Rules{domains: make(map[string]*domain)} }
+
+// add reads a file. After a mistake a part of it may have been added.
+func (r *Rules) add(f File, mergeDomains bool) error {
+	l := loader{reader: reader{file: f.Name, left: maxNodes}}
+	return l.load(r, f.Text, mergeDomains)
 }
 
 // Domains lists the domains in order.

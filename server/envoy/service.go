@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"sync/atomic"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -66,42 +68,66 @@ func New(client *config.Client, o Options) (*Service, error) {
 	return s, nil
 }
 
-// Check gives the error that [New] has of the files that the section serve.envoy names. It opens no store.
-func Check(cfg *config.Config) error {
-	content, err := readFiles(cfg.Serve.Envoy.Files)
-	if err == nil {
-		_, _, err = countable(cfg, cfg.Serve.Envoy.MergeDomains, content)
+// Check finds what [New] would find wrong with the files that the section serve.envoy names: at most one mistake of each
+// file. It opens no store. absent are those of the section that are not on this machine.
+func Check(cfg *config.Config) (mistakes []error, absent []string) {
+	var content []File
+	for _, path := range cfg.Serve.Envoy.Files {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			absent = append(absent, path)
+			continue
+		}
+		files, err := readFiles([]string{path})
+		if err != nil {
+			mistakes = append(mistakes, err)
+		}
+		content = append(content, files...)
 	}
-	return err
-}
-
-// countable gives the rules of files, which a client of cfg can count, and the limits of which it takes permits in
-// advance.
-func countable(cfg *config.Config, mergeDomains bool, content []File) (*Rules, map[coord.Limit]coord.PermitLease, error) {
-	rules, err := Parse(mergeDomains, content...)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, name := range rules.Domains() {
-		if !rules.domains[name].exact && cfg.Overrides {
-			return nil, nil, fmt.Errorf("%w: domain %q: overrides: true goes with counting: exact alone", coord.ErrInvalid, name)
+	rules := newRules()
+	for _, f := range content {
+		if err := rules.add(f, cfg.Serve.Envoy.MergeDomains); err != nil {
+			mistakes = append(mistakes, err)
 		}
 	}
-	leases, err := rules.leases(cfg.Limits, cfg.Leases)
-	return rules, leases, err
+	if len(mistakes) == 0 {
+		if _, err := countable(cfg, rules); err != nil {
+			mistakes = append(mistakes, err)
+		}
+	}
+	return mistakes, absent
+}
+
+// countable gives the limits of which permits are taken in advance, if a client of cfg can count by the rules.
+func countable(cfg *config.Config, rules *Rules) (map[coord.Limit]coord.PermitLease, error) {
+	for _, name := range rules.Domains() {
+		if !rules.domains[name].exact && cfg.Overrides {
+			return nil, fmt.Errorf("%w: domain %q: overrides: true goes with counting: exact alone", coord.ErrInvalid, name)
+		}
+	}
+	return rules.leases(cfg.Limits, cfg.Leases)
 }
 
 // take makes the rules of files those in force, or refuses them.
 func (s *Service) take(content []File) error {
-	rules, leases, err := countable(s.client.Config(), s.cfg.MergeDomains, content)
+	rules, err := Parse(s.cfg.MergeDomains, content...)
 	if err == nil {
-		err = s.lease(leases)
-	}
-	if err == nil {
-		s.rules.Store(rules)
+		err = s.serve(rules)
 	}
 	s.stats.load(err)
 	return err
+}
+
+// serve makes rules those in force.
+func (s *Service) serve(rules *Rules) error {
+	leases, err := countable(s.client.Config(), rules)
+	if err != nil {
+		return err
+	}
+	if err := s.lease(leases); err != nil {
+		return err
+	}
+	s.rules.Store(rules)
+	return nil
 }
 
 // Rules are those in force.

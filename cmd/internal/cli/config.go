@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"text/tabwriter"
 
@@ -59,11 +58,12 @@ the URLs are checked (schemes, hosts, parameters), and the files of serve.envoy,
 				return err
 			}
 			mistakes := urlMistakes(cmd.Context(), cfg)
-			switch err := envoy.Check(cfg); {
-			case errors.Is(err, fs.ErrNotExist): // as where a file for other machines is checked
-				fmt.Fprintln(a.stderr, "coord: serve.envoy.files were not checked: "+OneLine(err))
-			case err != nil:
-				mistakes = append(mistakes, OneLine(err))
+			wrong, absent := envoy.Check(cfg)
+			for _, path := range absent { // as where a file for other machines is checked
+				fmt.Fprintf(a.stderr, "coord: serve.envoy.files: %s is not on this machine, and was not checked\n", path)
+			}
+			for _, one := range wrong {
+				mistakes = append(mistakes, OneLine(one))
 			}
 			if len(mistakes) > 0 {
 				for _, one := range mistakes {
