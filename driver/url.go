@@ -93,7 +93,7 @@ const redacted = "xxxxx"
 // shownParameters are those of the stores of this module that hold no secret.
 var shownParameters = []string{
 	"client_name", "dial_timeout", "on_missing", "pool_size", "prefix", "prepared", "read_timeout", "schema",
-	"session_timeout", "sslcert", "sslkey", "sslmode", "sslrootcert", "timeout", "tls_ca", "tls_cert",
+	"session_timeout", "socket", "sslcert", "sslkey", "sslmode", "sslrootcert", "timeout", "tls_ca", "tls_cert",
 	"tls_insecure", "tls_key", "tls_server_name", "wait_replicas", "wait_timeout", "write_timeout",
 }
 
