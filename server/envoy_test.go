@@ -14,6 +14,7 @@ import (
 
 	ratelimitpb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 )
@@ -78,6 +79,9 @@ func TestEnvoyGRPC(t *testing.T) {
 		if err != nil || r.OverallCode.String() != want {
 			t.Errorf("%v, %v: want %s", r, err, want)
 		}
+	}
+	if h, err := w.dial("").health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "ratelimit"}); err != nil || h.Status != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("health: %v, %v", h, err)
 	}
 	for token, want := range map[string]codes.Code{"fedcba9876543210": codes.PermissionDenied, "nobody's": codes.Unauthenticated} {
 		if _, err := as(token).ShouldRateLimit(t.Context(), q); status.Code(err) != want {

@@ -88,7 +88,11 @@ func (a *App) runServe(ctx context.Context, cfg *config.Config, log *slog.Logger
 		return Exit(ExitConfig, "serve: %w", err)
 	}
 	defer endTraces()
-	observer, err := otelcoord.New(otelcoord.WithMeterProvider(meters), otelcoord.WithTracerProvider(traces))
+	observing := []otelcoord.Option{otelcoord.WithMeterProvider(meters)}
+	if traces != nil {
+		observing = append(observing, otelcoord.WithTracerProvider(traces))
+	}
+	observer, err := otelcoord.New(observing...)
 	if err != nil {
 		return err
 	}

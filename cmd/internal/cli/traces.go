@@ -19,7 +19,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 )
 
 const (
@@ -29,12 +28,12 @@ const (
 	spanText = 1024
 )
 
-// newTraces gives what exports spans by OTLP, if OpenTelemetry's variables of the environment ask for it, and end, which
-// sends the last ones. What they say of addresses, certificates, headers, names and samples the SDK reads itself.
+// newTraces gives what exports spans by OTLP, and end, which sends the last ones. It is nil unless OpenTelemetry's variables
+// of the environment ask for it. What they say of addresses, certificates, headers, names and samples the SDK reads itself.
 func newTraces(ctx context.Context, log *slog.Logger) (_ trace.TracerProvider, end func(), err error) {
 	client, err := spanClient()
 	if client == nil || err != nil {
-		return noop.NewTracerProvider(), func() {}, err
+		return nil, func() {}, err
 	}
 	lost := &lostSpans{log: log}
 	otel.SetErrorHandler(lost)
