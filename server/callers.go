@@ -92,6 +92,7 @@ type callers struct {
 	mu            sync.RWMutex // guards what follows
 	byToken       map[sum]*caller
 	byCertificate map[string]*caller
+	tokens        sum
 	news          chan struct{} // closed by the next reload
 }
 
@@ -138,10 +139,17 @@ func (cs *callers) reload(ctx context.Context, cfg *config.Config) error {
 	for _, gone := range known {
 		gone.allow.Store(nil)
 	}
-	cs.byToken, cs.byCertificate = byToken, byCertificate
+	cs.byToken, cs.byCertificate, cs.tokens = byToken, byCertificate, sumOfTokens(tokens)
 	close(cs.news)
 	cs.news = make(chan struct{})
 	return nil
+}
+
+// inForce is the sum of the tokens.
+func (cs *callers) inForce() sum {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	return cs.tokens
 }
 
 // reloaded is a channel that the next reload closes.

@@ -14,7 +14,8 @@
 // docs/serve.md is for those who call it. What a remote holder may believe is at the type hold.
 //
 //   - server.go: Server, its paths and its end. run.go: listening and draining.
-//   - gate.go: what each request passes, by HTTP or by gRPC. callers.go, tokens.go: who may do what.
+//   - gate.go: what each request passes, by HTTP or by gRPC. callers.go: who may do what. tokens.go: tokens that change
+//     in their files, by internal/settle.
 //   - handle.go: from a request to an operation and back. errors.go: errors.
 //   - acquire.go, holds.go: locks of remote holders. locks.go: what an operator sees and breaks.
 //   - stream.go: what lasts as long as its connection.

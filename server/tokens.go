@@ -2,48 +2,39 @@ package server
 
 import (
 	"context"
-	"maps"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/coordgo/coord/config"
+	"github.com/coordgo/coord/server/internal/settle"
 )
 
 // tokensEvery is how often the files of tokens are looked at.
 const tokensEvery = 5 * time.Second
 
-// watchTokens takes tokens that change in their files, until ctx ends: the configuration does not change with them. It
-// takes what has been the same for two looks, so that a file that is just being written is left alone.
+// watchTokens takes tokens that change in their files, until ctx ends: the configuration does not change with them. What
+// it cannot take leaves those from before.
 func (s *Server) watchTokens(ctx context.Context) {
-	ticker := time.NewTicker(tokensEvery)
-	defer ticker.Stop()
-	var seen, taken map[string]string // taken is nil: those that there were at the start
-	failed := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	var w settle.Watch[sum]
+	settle.Every(ctx, tokensEvery, func() {
 		cfg := s.client.Config()
 		if !slices.ContainsFunc(cfg.Serve.Callers, tokenInFile) {
-			continue
+			return
 		}
-		now, err := cfg.Tokens(ctx)
-		settled := err == nil && maps.Equal(now, seen)
-		if settled && !maps.Equal(now, taken) {
-			if err = s.Reload(ctx); err == nil {
-				taken = now
-			}
-		}
-		if err == nil {
-			seen = now
-		} else if !failed {
+		tokens, err := cfg.Tokens(ctx)
+		news, err := w.Look(sumOfTokens(tokens), err, s.callers.inForce(), func() error { return s.Reload(ctx) })
+		switch {
+		case news && err != nil:
 			s.log.Error("the tokens of callers were not taken: those from before stay in force", "error", err)
+		case news:
+			s.log.Info("the tokens of callers were taken")
 		}
-		failed = err != nil
-	}
+	})
 }
+
+// sumOfTokens is another one for other tokens.
+func sumOfTokens(tokens map[string]string) sum { return sumOf(fmt.Sprint(tokens)) } // fmt sorts a map
 
 func tokenInFile(c config.Caller) bool { return strings.HasPrefix(string(c.Token), "${file:") }

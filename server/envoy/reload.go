@@ -3,6 +3,8 @@ package envoy
 import (
 	"context"
 	"time"
+
+	"github.com/coordgo/coord/server/internal/settle"
 )
 
 // Watch takes the files whenever their content has changed, and calls report with nil, or with why they were
@@ -11,43 +13,13 @@ import (
 // It compares contents: a link that leads elsewhere is seen too. Files that cannot be read are reported once, until
 // they can. Watch returns when ctx ends. Call it once. It panics if period is not above zero.
 func (s *Service) Watch(ctx context.Context, period time.Duration, report func(error)) {
-	w := watch{service: s, report: report, seen: s.sum, tried: s.sum}
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			w.look()
+	w := settle.From(s.sum)
+	settle.Every(ctx, period, func() {
+		content, err := readFiles(s.cfg.Files)
+		news, err := w.Look(sumOf(content), err, s.sum, func() error { return s.take(content) })
+		if news {
+			s.stats.load(err)
+			report(err)
 		}
-	}
-}
-
-// watch is what Watch has seen.
-type watch struct {
-	service *Service
-	report  func(error)
-	seen    sum  // of the last look
-	tried   sum  // of what was taken or refused last
-	failed  bool // to read, at the last look
-}
-
-func (w *watch) look() {
-	content, err := readFiles(w.service.cfg.Files)
-	if err != nil {
-		if !w.failed {
-			w.service.stats.load(err)
-			w.report(err)
-		}
-		w.failed = true
-		return
-	}
-	w.failed = false
-	now := sumOf(content)
-	settled := now == w.seen
-	if w.seen = now; settled && now != w.tried {
-		w.tried = now
-		w.report(w.service.take(content))
-	}
+	})
 }

@@ -41,7 +41,7 @@ type Service struct {
 	tally    *tally
 	stats    *stats
 	rules    atomic.Pointer[Rules]
-	sum      sum // of the files that New has read
+	sum      sum // of the files that are in force
 	leased   map[coord.Limit]coord.PermitLease
 }
 
@@ -61,8 +61,8 @@ func New(client *config.Client, o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.sum = sumOf(content)
-	if err := s.take(content); err != nil {
+	err = s.take(content)
+	if s.stats.load(err); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -113,7 +113,9 @@ func (s *Service) take(content []File) error {
 	if err == nil {
 		err = s.serve(rules)
 	}
-	s.stats.load(err)
+	if err == nil {
+		s.sum = sumOf(content)
+	}
 	return err
 }
 
