@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -104,6 +105,31 @@ func TestServeTracesRefused(t *testing.T) {
 		r := u.spawn(u.command("serve"))
 		if code := exitCode(t, r.cmd.Wait()); code != 78 {
 			t.Errorf("%s: exit status %d; stderr: %s", env, code, r.stderr)
+		}
+	}
+}
+
+// A variable with a mistake is told without its value, in a line of coord's log.
+func TestServeTracesTellsNoValue(t *testing.T) {
+	t.Parallel()
+	for _, env := range []string{
+		"OTEL_EXPORTER_OTLP_HEADERS=authorization Bearer hidden", "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%ZZhidden",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://user:hidden@127.0.0.1:1 x", "OTEL_RESOURCE_ATTRIBUTES=hidden",
+	} {
+		u := newUser(t, "memory://")
+		u.env = append(u.env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", env)
+		s := u.serve("serve: {ad_hoc_limits: true}")
+		s.post("/v1/limits/take", `{"key":"k","rate":"5/h"}`)
+		s.signal(syscall.SIGTERM)
+		_ = s.cmd.Wait()
+		log := s.stderr.String()
+		if strings.Contains(log, "hidden") || !strings.Contains(log, "OpenTelemetry") {
+			t.Errorf("%s: %s", env, log)
+		}
+		for line := range strings.Lines(log) {
+			if !strings.HasPrefix(line, "time=") {
+				t.Errorf("%s: not a line of coord's log: %s", env, line)
+			}
 		}
 	}
 }

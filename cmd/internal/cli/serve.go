@@ -79,11 +79,12 @@ func ballast() []byte {
 
 func (a *App) runServe(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	defer runtime.KeepAlive(ballast())
+	errs := logSDK(log)
 	meters, metrics, err := newMetrics()
 	if err != nil {
 		return err
 	}
-	traces, endTraces, err := newTraces(ctx, log)
+	traces, endTraces, err := newTraces(ctx, errs)
 	if err != nil {
 		return Exit(ExitConfig, "serve: %w", err)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -30,14 +31,11 @@ const (
 
 // newTraces gives what exports spans by OTLP, and end, which sends the last ones. It is nil unless OpenTelemetry's variables
 // of the environment ask for it. What they say of addresses, certificates, headers, names and samples the SDK reads itself.
-func newTraces(ctx context.Context, log *slog.Logger) (_ trace.TracerProvider, end func(), err error) {
+func newTraces(ctx context.Context, errs *sdkErrors) (_ trace.TracerProvider, end func(), err error) {
 	client, err := spanClient()
 	if client == nil || err != nil {
 		return nil, func() {}, err
 	}
-	lost := &lostSpans{log: log}
-	otel.SetErrorHandler(lost)
-	otel.SetLogger(logr.New(sdkLog{log}))
 	spans, err := otlptrace.New(ctx, client)
 	if err != nil {
 		return nil, nil, err
@@ -55,7 +53,7 @@ func newTraces(ctx context.Context, log *slog.Logger) (_ trace.TracerProvider, e
 		ctx, cancel := context.WithTimeout(context.Background(), spansTime)
 		defer cancel()
 		if err := p.Shutdown(ctx); err != nil {
-			lost.Handle(err)
+			errs.Handle(err)
 		}
 	}, nil
 }
@@ -75,44 +73,55 @@ func spanClient() (otlptrace.Client, error) {
 	case "", "http/protobuf":
 		return otlptracehttp.NewClient(), nil
 	default:
-		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%q: want grpc or http/protobuf", protocol)
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL or OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=%q: want grpc or http/protobuf", protocol)
 	}
 }
 
-// lostSpans logs why spans were not exported: once a minute, for a busy server has many.
-type lostSpans struct {
+// sdkErrors logs the errors of OpenTelemetry's SDK: each kind once a minute, for a busy server has many. It never tells
+// what a variable of the environment says, or what a collector has answered, which may repeat what it was sent: both have
+// secrets.
+type sdkErrors struct {
 	log *slog.Logger
 
-	mu    sync.Mutex
-	said  time.Time
-	count int
+	mu   sync.Mutex
+	said map[string]time.Time
+}
+
+// logSDK makes the SDK log by log, and nowhere else. It is called before the SDK reads a variable.
+func logSDK(log *slog.Logger) *sdkErrors {
+	errs := &sdkErrors{log: log, said: make(map[string]time.Time)}
+	otel.SetErrorHandler(errs)
+	otel.SetLogger(logr.New(sdkLog{log}))
+	return errs
 }
 
 // maxReason bounds the text of an error.
 const maxReason = 300
 
-// Handle implements otel.ErrorHandler. What a collector has answered is not logged: a proxy may repeat what it was sent,
-// and a header of that is a secret.
-func (l *lostSpans) Handle(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.count++
-	if !l.said.IsZero() && time.Since(l.said) < time.Minute {
+// Handle implements otel.ErrorHandler.
+func (e *sdkErrors) Handle(err error) {
+	what, reason := "spans were not exported", OneLine(err)
+	if errors.Is(err, context.DeadlineExceeded) || strings.HasPrefix(reason, "traces export: ") {
+		reason, _, _ = strings.Cut(reason, "body: ")
+	} else {
+		what = "OpenTelemetry does not take a variable of the environment"
+		reason, _, _ = strings.Cut(reason, ": ")
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if said, ok := e.said[what]; ok && time.Since(said) < time.Minute {
 		return
 	}
-	reason, _, _ := strings.Cut(OneLine(err), "body: ")
-	l.log.Warn("spans were not exported", "error", reason[:min(len(reason), maxReason)], "failures", l.count)
-	l.said, l.count = time.Now(), 0
+	e.said[what] = time.Now()
+	e.log.Warn(what, "error", strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""))
 }
 
-// sdkLog is the log of OpenTelemetry's SDK: what it says of its variables, without their values, which may be secret.
+// sdkLog is the log of OpenTelemetry's SDK: from warnings on, without their values.
 type sdkLog struct{ log *slog.Logger }
 
-func (sdkLog) Init(logr.RuntimeInfo)               {}
-func (sdkLog) Enabled(level int) bool              { return level <= 1 } // from warnings on
-func (s sdkLog) Info(_ int, text string, _ ...any) { s.log.Warn("OpenTelemetry: " + text) }
-func (s sdkLog) Error(_ error, text string, _ ...any) {
-	s.log.Warn("OpenTelemetry: " + text)
-}
-func (s sdkLog) WithValues(...any) logr.LogSink { return s }
-func (s sdkLog) WithName(string) logr.LogSink   { return s }
+func (sdkLog) Init(logr.RuntimeInfo)                  {}
+func (sdkLog) Enabled(level int) bool                 { return level <= 1 }
+func (s sdkLog) Info(_ int, text string, _ ...any)    { s.log.Warn("OpenTelemetry: " + text) }
+func (s sdkLog) Error(_ error, text string, _ ...any) { s.log.Warn("OpenTelemetry: " + text) }
+func (s sdkLog) WithValues(...any) logr.LogSink       { return s }
+func (s sdkLog) WithName(string) logr.LogSink         { return s }

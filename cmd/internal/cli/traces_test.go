@@ -3,31 +3,34 @@ package cli
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-logr/logr"
 )
 
-// Spans that are lost are told once a minute, and never with what a collector has answered.
-func TestLostSpans(t *testing.T) {
+// Each kind of error is told once a minute, and never with what a collector has answered or a variable says.
+func TestSDKErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		l := &lostSpans{log: slog.New(slog.NewTextHandler(&out, nil))}
+		e := &sdkErrors{log: slog.New(slog.NewTextHandler(&out, nil)), said: make(map[string]time.Time)}
 		for range 100 {
-			l.Handle(fmt.Errorf("failed to send to http://h/v1/traces: 400 (body: Bearer secret)"))
+			e.Handle(errors.New("traces export: failed to send to http://h/v1/traces: 400 (body: Bearer secret)"))
+			e.Handle(errors.New("partial resource: missing value: [secret]"))
 		}
 		time.Sleep(time.Minute)
-		l.Handle(errors.New(strings.Repeat("long ", 1000)))
+		e.Handle(errors.New("traces export: " + strings.Repeat("läng ", 1000)))
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		if len(lines) != 2 || !strings.Contains(lines[0], "400 (") || !strings.Contains(lines[0], "failures=1") || !strings.Contains(lines[1], "failures=100") {
-			t.Errorf("%s", out.String())
+		for i, want := range []string{"400 (", "partial resource", "spans were not exported"} {
+			if len(lines) != 3 || !strings.Contains(lines[i], want) || len(lines[i]) > 500 || !utf8.ValidString(lines[i]) {
+				t.Fatalf("want 3 lines, with %s: %s", want, out.String())
+			}
 		}
-		if strings.Contains(out.String(), "secret") || len(lines[len(lines)-1]) > 500 {
+		if strings.Contains(out.String(), "secret") {
 			t.Errorf("%s", out.String())
 		}
 	})
