@@ -101,15 +101,16 @@ func newCallers(ctx context.Context, cfg *config.Config) (*callers, error) {
 	if len(cfg.Serve.Callers) == 0 {
 		cs.everybody = newCaller("", config.Allow{Rights: []config.Right{config.Read, config.Take, config.Locks}})
 	}
-	return cs, cs.reload(ctx, cfg)
-}
-
-// reload takes the callers of a configuration. Those that stay keep what they hold. After an error nothing has changed.
-func (cs *callers) reload(ctx context.Context, cfg *config.Config) error {
 	tokens, err := cfg.Tokens(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	return cs, cs.take(cfg, tokens)
+}
+
+// take makes the callers of a configuration with their tokens those in force. Those that stay keep what they hold. After an
+// error nothing has changed.
+func (cs *callers) take(cfg *config.Config, tokens map[string]string) error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	known := make(map[string]*caller)

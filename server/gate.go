@@ -40,7 +40,6 @@ var quick = []string{
 // ownTime are the routes whose operations bound how long they take.
 var ownTime = []string{
 	"POST /v1/locks/acquire", "POST /v1/limits/take", coordpb.Locks_Acquire_FullMethodName, coordpb.Limits_Take_FullMethodName,
-	envoyMethod,
 }
 
 // gated serves a request of a caller that is known, and has not too many of them.
@@ -76,8 +75,8 @@ type callerKey struct{}
 func callerIn(ctx context.Context) *caller { return ctx.Value(callerKey{}).(*caller) }
 
 // inTime is ctx with a bound, unless the route has its own.
-func inTime(ctx context.Context, route string) (context.Context, context.CancelFunc) {
-	if slices.Contains(ownTime, route) {
+func (s *Server) inTime(ctx context.Context, route string) (context.Context, context.CancelFunc) {
+	if slices.Contains(ownTime, route) || route == envoyMethod && s.envoy != nil {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, callTime)

@@ -82,7 +82,7 @@ func (s *Server) newGRPC() *grpc.Server {
 func (s *Server) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, do grpc.UnaryHandler) (answer any, err error) {
 	paceOf(ctx).begun()
 	err = s.call(ctx, info.FullMethod, func(ctx context.Context) (err error) {
-		ctx, cancel := inTime(ctx, info.FullMethod)
+		ctx, cancel := s.inTime(ctx, info.FullMethod)
 		defer cancel()
 		answer, err = do(ctx, q)
 		return err

@@ -49,7 +49,7 @@ func operationOf[Q, A any](path, summary string, do func(*Server, context.Contex
 		if err := decode(w, r, q); err != nil {
 			return nil, err
 		}
-		ctx, cancel := inTime(r.Context(), "POST "+path)
+		ctx, cancel := s.inTime(r.Context(), "POST "+path)
 		defer cancel()
 		return do(s, ctx, callerOf(r), q)
 	}

@@ -53,6 +53,10 @@ type Server struct {
 	grpc    *grpc.Server
 	envoy   *envoy.Service // nil: there are no files of it
 
+	// reloading is held from the look at the configuration and at tokens until they are taken, so that older ones never
+	// replace newer ones.
+	reloading sync.Mutex
+
 	pinging  sync.Mutex // guards what is known of the store
 	pinged   time.Time
 	pingErr  error
@@ -142,7 +146,16 @@ func (s *Server) routes(metrics http.Handler, d *Decisions) {
 // Reload takes the callers of the client's configuration, with their tokens and rights, from then on: call it when
 // [config.Client.Reload] has taken a file. A caller that stays keeps its holds. One that is gone renews and releases
 // nothing more. Tokens are looked up within ctx; after an error the callers are those from before.
-func (s *Server) Reload(ctx context.Context) error { return s.callers.reload(ctx, s.client.Config()) }
+func (s *Server) Reload(ctx context.Context) error {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	cfg := s.client.Config()
+	tokens, err := cfg.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	return s.callers.take(cfg, tokens)
+}
 
 // Drain ends the Server without ending what remote holders may believe. It grants no new holds and renews none,
 // and returns when each hold was released or its time is over, or with an error when ctx ends. In that case do not

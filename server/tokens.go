@@ -19,12 +19,14 @@ const tokensEvery = 5 * time.Second
 func (s *Server) watchTokens(ctx context.Context) {
 	var w settle.Watch[sum]
 	settle.Every(ctx, tokensEvery, func() {
+		s.reloading.Lock()
+		defer s.reloading.Unlock()
 		cfg := s.client.Config()
 		if !slices.ContainsFunc(cfg.Serve.Callers, tokenInFile) {
 			return
 		}
 		tokens, err := cfg.Tokens(ctx)
-		news, err := w.Look(sumOfTokens(tokens), err, s.callers.inForce(), func() error { return s.Reload(ctx) })
+		news, err := w.Look(sumOfTokens(tokens), err, s.callers.inForce(), func() error { return s.callers.take(cfg, tokens) })
 		switch {
 		case news && err != nil:
 			s.log.Error("the tokens of callers were not taken: those from before stay in force", "error", err)
