@@ -33,6 +33,7 @@ type decision struct {
 	domain  *domain // nil: there are no rules of it
 	request *pb.RateLimitRequest
 	parts   []part
+	away    bool // the store did not decide on a part, which its rule lets in
 }
 
 // decide answers a request.
@@ -61,6 +62,9 @@ func (s *Service) decide(ctx context.Context, request *pb.RateLimitRequest) (*pb
 	}
 	if err := count(ctx); err != nil {
 		return nil, err
+	}
+	if d.away {
+		s.stats.fail("store_error")
 	}
 	answer := d.answer()
 	d.trace(ctx, answer)
@@ -159,7 +163,7 @@ func (d *decision) countEach(ctx context.Context) error {
 		}
 		p := &d.parts[i]
 		if err := a.wait(ctx); err != nil {
-			if err = d.service.away(p, err); err != nil {
+			if err = d.undecided(p, err); err != nil {
 				return err
 			}
 			continue
@@ -175,17 +179,16 @@ func (d *decision) countEach(ctx context.Context) error {
 	return nil
 }
 
-// away is what becomes of a part on which the store did not decide: an error, unless its rule lets in.
-func (s *Service) away(p *part, err error) error {
-	open := s.failOpen
+// undecided is what becomes of a part on which the store did not decide: an error, unless its rule lets in.
+func (d *decision) undecided(p *part, err error) error {
+	open := d.service.failOpen
 	if p.policy != "" {
 		open = p.policy == "open"
 	}
 	if !open || !errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	p.remaining = p.current.RequestsPerUnit
-	s.stats.fail("store_error")
+	p.remaining, d.away = p.current.RequestsPerUnit, true
 	return nil
 }
 

@@ -200,6 +200,8 @@ func (away) Charge(context.Context, string, driver.Limit, int) (driver.Charged, 
 	return driver.Charged{}, errAway
 }
 
+func (away) TakeAll(context.Context, []driver.Demand) ([]driver.Taken, error) { return nil, errAway }
+
 // Without the store a rule lets in or not, as it says; one that says nothing, as the client does.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
@@ -222,8 +224,11 @@ descriptors:
 					t.Errorf("%s, %s, %s: %v, %v: want Unavailable", counting, policy, key, r, err)
 				}
 			}
-			if n := k.meter.seen["should_rate_limit_error store_error"]; n != 3 { // also what was let in is not limited
-				t.Errorf("%s, %s: %v: want 3 errors of the store", counting, policy, k.meter.seen)
+			_, _ = k.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{
+				descriptor("open"), descriptor("silent"), descriptor("closed"), descriptor("open=other"),
+			}})
+			if n := k.meter.seen["should_rate_limit_error store_error"]; n != 4 { // one of each request, also of what was let in
+				t.Errorf("%s, %s: %v: want 4 errors of the store", counting, policy, k.meter.seen)
 			}
 		}
 	}

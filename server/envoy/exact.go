@@ -171,7 +171,7 @@ func (d *decision) took(p *part, limit coord.Limit, r coord.Result, err error) e
 		err = r.Degraded
 	}
 	if err != nil {
-		return d.service.away(p, err)
+		return d.undecided(p, err)
 	}
 	p.remaining, p.reset = uint32(max(r.Remaining, 0)), r.ResetAfter
 	if p.over = !r.Allowed && r.RetryAfter > 0; p.over {

@@ -27,9 +27,13 @@ func TestNightlyOriginal(t *testing.T) {
 	t.Logf("repeat with -seed %d -requests %d", *seed, *requests)
 	file := filepath.Join(t.TempDir(), "recorded.gz")
 	configurations := *requests/24 + 30 // one has 26 on average
-	record := exec.CommandContext(t.Context(), "go", "run", ".", strconv.Itoa(*seed), strconv.Itoa(configurations), testserver.Redis(t).Addr, file)
-	record.Dir, record.Env = "testdata/record", append(os.Environ(), "GOWORK=off")
-	out, err := record.CombinedOutput()
+	program := filepath.Join(t.TempDir(), "record")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
+	build.Dir, build.Env = "testdata/record", append(os.Environ(), "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err := exec.CommandContext(t.Context(), program, strconv.Itoa(*seed), strconv.Itoa(configurations), testserver.Redis(t).Addr, file).CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Fatal(err)
