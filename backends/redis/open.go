@@ -54,7 +54,7 @@ const (
 //     cluster 5.
 //   - client_name: as CLIENT LIST shows it.
 //   - socket: the path of the server's Unix socket, which is used in place of the host, as in
-//     redis://localhost/0?socket=/run/redis.sock. One server alone has it.
+//     redis://localhost/0?socket=/run/redis.sock. One server alone has it, without TLS.
 //   - wait_replicas, 1 to 100, and wait_timeout, 1ms to less than read_timeout and
 //     default 1s: see [WithWaitReplicas].
 //   - sentinel_user, sentinel_password: those of the sentinels.
@@ -124,6 +124,9 @@ func parseURL(u *url.URL) (*target, error) {
 	t.url = read
 	o := &t.options
 	o.Addrs, o.Username, o.Password, o.TLSConfig = read.Hosts, read.User, read.Password, read.TLS
+	if o.TLSConfig != nil && t.socket != "" {
+		return nil, fmt.Errorf("%w: store URL: parameter socket: there is no TLS on it: want a URL without", driver.ErrInvalid)
+	}
 	if o.TLSConfig != nil && t.topology != single && !u.Query().Has("tls_server_name") {
 		o.TLSConfig.ServerName = "" // each server's own
 	}
@@ -171,12 +174,19 @@ func (t *target) spec(scheme string) storeurl.Spec {
 	case cluster:
 		t.topology, s.Path = cluster, false
 	default:
-		s.Params["socket"] = storeurl.Printable(&t.socket)
+		s.Params["socket"] = t.atSocket
 		return s
 	}
 	s.Many = true
 	s.Scheme, s.TLSScheme = s.Scheme+"+"+kind, s.TLSScheme+"+"+kind
 	return s
+}
+
+func (t *target) atSocket(path string) error {
+	if t.socket = path; !strings.HasPrefix(path, "/") {
+		return errors.New("want a path from / on")
+	}
+	return nil
 }
 
 // secret takes any value, so that no error shows it.
