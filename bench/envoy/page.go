@@ -21,7 +21,7 @@ func (r *results) page() []byte {
 	for _, c := range r.cells {
 		if next := c.title(); next != title {
 			title = next
-			fmt.Fprintf(&b, "\n## %s\n\n| callers | | a second | µs | of it Redis | × | p50, µs | p99, µs |\n%s\n", title, "| ---: | --- |"+strings.Repeat(" ---: |", 6))
+			fmt.Fprintf(&b, "\n## %s\n\n| callers | | a second | × | µs | × | of it Redis | p50, µs | p99, µs |\n%s\n", title, "| ---: | --- |"+strings.Repeat(" ---: |", 7))
 		}
 		r.write(&b, c)
 	}
@@ -37,10 +37,11 @@ This page compares coord, as [Envoy's rate-limit service](../envoy.md), with env
 gubernator. Each is a process of its own, and all but gubernator count in one Redis. They are measured in turn, A B C,
 A B C, %d rounds of %v each. `+"`make bench-envoy`"+` makes this page.
 
-A figure is the median of the rounds. *µs* is the processor time of the service and Redis together for a decision, as
-Linux tells it, and *×* the median of how much more that is than of %s in the same round.
-No limit is reached. Callers share two connections, and each asks again when it has its answer, for a key that is drawn
-at random.
+A figure is the median of the rounds, each of which begins with another service. *µs* is the processor time of the
+service and Redis together for a decision, as Linux tells it. *×* is the median of how many times the figure of
+%s in the same round that is. No limit is reached. Callers share two connections, and each asks again
+when it has its answer, for a key that is drawn at random. All have their own defaults, such as 10 connections to Redis
+of envoyproxy/ratelimit and 10 for each processor of coord.
 
 Measured on %s: %s, %d cores, %s, %s/%s,
 Linux %s, %s, which callers, services and Redis share. The load average was %s before and %s
@@ -67,7 +68,8 @@ func count(n int, of string) string {
 
 // write writes a line of the table.
 func (r *results) write(b *bytes.Buffer, c *cell) {
-	name, ratio, redis := c.name, "", "–"
+	rate, us := func(f figures) float64 { return f.rate }, func(f figures) float64 { return f.us }
+	name, rates, times, redis := c.name, "", "", "–"
 	if c.ours {
 		name = "**" + name + "**"
 	}
@@ -76,12 +78,11 @@ func (r *results) write(b *bytes.Buffer, c *cell) {
 	}
 	for _, other := range r.cells {
 		if other.row == c.row && other.name == original && other != c {
-			ratio = bench.Figure(c.times(other))
+			rates, times = bench.Figure(c.times(other, rate)), bench.Figure(c.times(other, us))
 		}
 	}
 	cells := []string{
-		fmt.Sprint(c.callers), name, bench.Figure(c.median(func(f figures) float64 { return f.rate })),
-		bench.Figure(c.median(func(f figures) float64 { return f.us })), redis, ratio,
+		fmt.Sprint(c.callers), name, bench.Figure(c.median(rate)), rates, bench.Figure(c.median(us)), times, redis,
 		bench.Figure(c.median(func(f figures) float64 { return f.p50 })), bench.Figure(c.median(func(f figures) float64 { return f.p99 })),
 	}
 	b.WriteString("| " + strings.Join(cells, " | ") + " |\n")

@@ -50,12 +50,12 @@ func (c *cell) median(of func(figures) float64) float64 {
 	return bench.Median(values)
 }
 
-// times is how much more processor time c needs than other, in the median of the rounds.
-func (c *cell) times(other *cell) float64 {
+// times is how many times the figure of other c has, in the median of the rounds.
+func (c *cell) times(other *cell, of func(figures) float64) float64 {
 	var ratios []float64
 	for i := range min(len(c.rounds), len(other.rounds)) {
-		if us := other.rounds[i].us; us > 0 {
-			ratios = append(ratios, c.rounds[i].us/us)
+		if theirs := of(other.rounds[i]); theirs > 0 {
+			ratios = append(ratios, of(c.rounds[i])/theirs)
 		}
 	}
 	slices.Sort(ratios)
