@@ -25,8 +25,8 @@ GO       ?= go
 export CGO_ENABLED = 0
 export GOFLAGS    += -trimpath
 # One processor: with more, two threads may run timers of a bubble of testing/synctest that are due at once, with one context
-# of the race detector, which then breaks (Go 1.26: SIGSEGV in StackDepot, or "CHECK failed: tsan_rtl.cpp"). What is not
-# ordered is found all the same. Several packages run at once, so the other processors have work.
+# of the race detector, which then breaks (Go 1.26: SIGSEGV in StackDepot, or "CHECK failed: tsan_rtl.cpp"). Most of
+# what is not ordered is found all the same. Several packages run at once, so the other processors have work.
 RACE      = CGO_ENABLED=1 $(GO) test -race -cpu 1 -exec 'env CGO_ENABLED=0'
 # -modfile is not allowed in a workspace. Programs that look at packages run in it, so only their path is asked for.
 TOOL      = GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
