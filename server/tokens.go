@@ -17,7 +17,7 @@ const tokensEvery = 5 * time.Second
 // watchTokens takes tokens that change in their files, until ctx ends: the configuration does not change with them. What
 // it cannot take leaves those from before.
 func (s *Server) watchTokens(ctx context.Context) {
-	var w settle.Watch[sum]
+	w := settle.From(s.callers.inForce())
 	settle.Every(ctx, tokensEvery, func() {
 		s.reloading.Lock()
 		defer s.reloading.Unlock()
