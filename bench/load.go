@@ -83,9 +83,7 @@ func (f figures) counts(c counts, ops int) {
 	}
 }
 
-func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
-
-func millis(d time.Duration) float64 { return micros(d) / 1000 }
+func millis(d time.Duration) float64 { return bench.Micros(d) / 1000 }
 
 // lockLoad is a use of locks by one client, or by more of them on a server.
 type lockLoad struct {
@@ -128,7 +126,7 @@ func (l lockLoad) measure(ctx context.Context, m *measurement) (figures, error) 
 		return nil, errNothing
 	}
 	f := figures{
-		"us": micros(s.Mean()), "ops_s": s.PerSecond(), "p50_us": micros(s.Wait.Quantile(0.5)), "p99_us": micros(s.Wait.Quantile(0.99)),
+		"us": bench.Micros(s.Mean()), "ops_s": s.PerSecond(), "p50_us": bench.Micros(s.Wait.Quantile(0.5)), "p99_us": bench.Micros(s.Wait.Quantile(0.99)),
 		"allocs": s.Allocs, "jain": bench.Jain(s.PerWorker), "changes_s": s.Moving * s.PerSecond(), "overlaps": float64(s.Overlaps),
 	}
 	f.counts(asked, s.Ops)
@@ -210,7 +208,7 @@ func writerAmongReaders(ctx context.Context, m *measurement) (figures, error) {
 		return nil, errNothing
 	}
 	f := figures{
-		"p50_us": micros(wait.Quantile(0.5)), "p99_us": micros(wait.Quantile(0.99)), "overlaps": float64(register.Overlaps()),
+		"p50_us": bench.Micros(wait.Quantile(0.5)), "p99_us": bench.Micros(wait.Quantile(0.99)), "overlaps": float64(register.Overlaps()),
 		"writes_s": float64(wait.N()) / s.Took.Seconds(), "reads_s": float64(s.Ops-s.PerWorker[0]) / s.Took.Seconds(),
 	}
 	f.counts(asked, s.Ops)
@@ -262,8 +260,8 @@ func (l limitLoad) measure(ctx context.Context, m *measurement) (figures, error)
 		return nil, errNothing
 	}
 	f := figures{
-		"us": micros(s.Mean()), "ns": float64(s.Took.Nanoseconds()) / float64(s.Ops), "ops_s": s.PerSecond(),
-		"p99_us": micros(s.Latency.Quantile(0.99)), "allocs": s.Allocs,
+		"us": bench.Micros(s.Mean()), "ns": float64(s.Took.Nanoseconds()) / float64(s.Ops), "ops_s": s.PerSecond(),
+		"p99_us": bench.Micros(s.Latency.Quantile(0.99)), "allocs": s.Allocs,
 	}
 	f.counts(asked, s.Ops)
 	return f, nil

@@ -7,60 +7,34 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
-	"regexp"
 	"strings"
-	"time"
 
+	"github.com/coordgo/coord/bench/internal/command"
 	"github.com/coordgo/coord/bench/internal/tb"
 )
 
+func main() { command.Main("bench", measureAll) }
+
 // options are what the flags set.
 type options struct {
-	rounds  int
-	forEach time.Duration
-	run     *regexp.Regexp // of workload/store/subject
-	stores  []string
-	docs    string
-}
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	err := command(ctx, os.Args[1:])
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	command.Options
+	stores []string
 }
 
 func parse(args []string) (*options, error) {
 	o := new(options)
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.IntVar(&o.rounds, "rounds", 5, "how often each is measured, in turn with the others")
-	flags.DurationVar(&o.forEach, "for", time.Second, "for how long each is measured in a round")
-	run := flags.String("run", "", "only those whose workload/store/subject matches this regular expression")
 	stores := flags.String("stores", strings.Join(storeNames, ","), "the stores, by commas")
-	flags.StringVar(&o.docs, "docs", "", "the directory whose "+pageName+" is written; by default it goes to standard output")
-	if err := flags.Parse(args); err != nil {
+	if err := o.Parse(flags, args, "workload/store/subject", pageName); err != nil {
 		return nil, err
 	}
 	o.stores = strings.Split(*stores, ",")
-	var err error
-	if o.run, err = regexp.Compile(*run); err != nil {
-		return nil, err
-	}
-	if o.rounds < 1 || o.forEach < time.Millisecond || flags.NArg() > 0 {
-		return nil, errors.New("want at least one round, a millisecond and no arguments")
-	}
 	return o, nil
 }
 
-// command measures, and writes the page.
-func command(ctx context.Context, args []string) error {
+// measureAll measures, and writes the page.
+func measureAll(ctx context.Context, args []string) error {
 	o, err := parse(args)
 	if err != nil {
 		return err
@@ -69,12 +43,7 @@ func command(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.docs == "" {
-		_, err = os.Stdout.Write(r.page())
-	} else {
-		err = os.WriteFile(filepath.Join(o.docs, pageName), r.page(), 0o644)
-	}
-	return errors.Join(err, r.breached())
+	return errors.Join(o.Publish(pageName, r.page()), r.breached())
 }
 
 // measure starts the stores, and stops them before it returns.

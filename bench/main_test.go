@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coordgo/coord/bench/internal/command"
 	"github.com/coordgo/coord/internal/bench"
 )
 
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 func runnerOf(t *testing.T, run string, stores ...string) *runner {
 	t.Helper()
 	b := &runner{
-		options: &options{rounds: 1, forEach: 20 * time.Millisecond, run: regexp.MustCompile(run), stores: stores},
+		options: &options{command.Options{Rounds: 1, ForEach: 20 * time.Millisecond, Run: regexp.MustCompile(run)}, stores},
 		log:     t.Output(), stores: map[string]*store{},
 	}
 	for _, name := range stores {
@@ -157,7 +158,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q is taken", bad)
 		}
 	}
-	if o, err := parse(nil); err != nil || o.rounds != 5 || len(o.stores) != len(storeNames) {
+	if o, err := parse(nil); err != nil || o.Rounds != 5 || len(o.stores) != len(storeNames) {
 		t.Errorf("%+v, %v", o, err)
 	}
 }

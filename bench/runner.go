@@ -62,7 +62,6 @@ func (r *row) slowerThan(other *row) float64 {
 			ratios = append(ratios, ratio)
 		}
 	}
-	slices.Sort(ratios)
 	return bench.Median(ratios)
 }
 
@@ -80,7 +79,7 @@ func (r *results) breached() (err error) {
 func (b *runner) all(ctx context.Context) *results {
 	r := &results{
 		date: time.Now().UTC(), machine: bench.ThisMachine(), libraries: versions(), stores: map[string]string{},
-		rounds: b.rounds, forEach: b.forEach,
+		rounds: b.Rounds, forEach: b.ForEach,
 	}
 	for name, s := range b.stores {
 		r.stores[name] = s.version
@@ -89,18 +88,18 @@ func (b *runner) all(ctx context.Context) *results {
 		r.rows = append(r.rows, b.workload(ctx, w)...)
 	}
 	r.loadAfter, r.took = bench.LoadAverage(), time.Since(r.date)
-	r.complete = ctx.Err() == nil && b.run.String() == "" && b.rounds >= 5 && b.forEach >= time.Second && len(b.stores) == len(storeNames)
+	r.complete = ctx.Err() == nil && b.Run.String() == "" && b.Rounds >= 5 && b.ForEach >= time.Second && len(b.stores) == len(storeNames)
 	return r
 }
 
 // workload measures all subjects in turn: A B C, A B C; each round begins with another.
 func (b *runner) workload(ctx context.Context, w *workload) (rows []*row) {
 	for _, s := range subjects() {
-		if b.stores[s.store] != nil && w.takes(s) && b.run.MatchString(w.name+"/"+s.store+"/"+s.name) {
+		if b.stores[s.store] != nil && w.takes(s) && b.Run.MatchString(w.name+"/"+s.store+"/"+s.name) {
 			rows = append(rows, &row{subject: s, workload: w})
 		}
 	}
-	for round := range b.rounds {
+	for round := range b.Rounds {
 		for i := range rows {
 			if ctx.Err() == nil {
 				b.measureOne(ctx, rows[(i+round)%len(rows)])
@@ -123,7 +122,7 @@ func (b *runner) measureOne(ctx context.Context, r *row) {
 	runtime.GC()
 	b.serial++
 	w := r.workload
-	m := &measurement{subject: r.subject, st: b.stores[r.store], key: fmt.Sprintf("bench%d", b.serial), forEach: b.forEach}
+	m := &measurement{subject: r.subject, st: b.stores[r.store], key: fmt.Sprintf("bench%d", b.serial), forEach: b.ForEach}
 	if w.share > 0 {
 		m.forEach = time.Duration(float64(m.forEach) * w.share)
 	}

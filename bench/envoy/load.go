@@ -169,11 +169,9 @@ func (l *load) measure(ctx context.Context, forEach time.Duration, redis int) (f
 		return f, err
 	}
 	decisions := float64(l.asked() - asked)
-	service, store := micros(after.service-before.service)/decisions, micros(after.redis-before.redis)/decisions
+	service, store := bench.Micros(after.service-before.service)/decisions, bench.Micros(after.redis-before.redis)/decisions
 	return figures{
 		rate: s.PerSecond(), us: service + store, redis: store,
-		p50: micros(s.Latency.Quantile(0.5)), p99: micros(s.Latency.Quantile(0.99)),
+		p50: bench.Micros(s.Latency.Quantile(0.5)), p99: bench.Micros(s.Latency.Quantile(0.99)),
 	}, nil
 }
-
-func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }

@@ -14,6 +14,8 @@ import (
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"go.uber.org/goleak"
+
+	"github.com/coordgo/coord/bench/internal/command"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,7 +31,7 @@ func onLinux(t *testing.T) {
 func runnerOf(t *testing.T, f *fake, run string) (b *runner, started *[]string) {
 	t.Helper()
 	addr := f.serve(t)
-	b = &runner{options: &options{rounds: 2, forEach: 5 * time.Millisecond, run: regexp.MustCompile(run)}, log: t.Output(), redis: os.Getpid()}
+	b = &runner{Options: &command.Options{Rounds: 2, ForEach: 5 * time.Millisecond, Run: regexp.MustCompile(run)}, log: t.Output(), redis: os.Getpid()}
 	started = new([]string)
 	b.start = func(_ context.Context, s subject) (*target, error) {
 		*started = append(*started, s.name)
@@ -184,7 +186,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q is taken", bad)
 		}
 	}
-	if o, err := parse(nil); err != nil || o.rounds != 5 || o.forEach != time.Second {
+	if o, err := parse(nil); err != nil || o.Rounds != 5 || o.ForEach != time.Second {
 		t.Errorf("%+v, %v", o, err)
 	}
 }

@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
 
 // Envoy's own, envoy.service.ratelimit.v3. Its codes are 0 for unknown, 1 for OK and 2 for over the limit.
 var envoyProtocol = protocol{
@@ -22,12 +26,8 @@ func envoyRequest(domain string, entries []entry) frame {
 func readEnvoy(answer frame, limits int) (bool, error) {
 	const code, limit = 1, 2
 	var overall uint64
-	statuses, b := 0, []byte(answer)
-	for len(b) > 0 {
-		field, n, part, rest, err := next(b)
-		if err != nil {
-			return false, err
-		}
+	statuses := 0
+	err := fields(answer, func(field protowire.Number, n uint64, part []byte) error {
 		switch field {
 		case 1:
 			overall = n
@@ -35,10 +35,13 @@ func readEnvoy(answer frame, limits int) (bool, error) {
 			statuses++
 			status, err := look(part)
 			if err != nil || status[code] == 0 || status[limit] == 0 {
-				return false, fmt.Errorf("%w: status %x", errAnswer, part)
+				return fmt.Errorf("%w: status %x", errAnswer, part)
 			}
 		}
-		b = rest
+		return nil
+	})
+	if err != nil {
+		return false, err
 	}
 	if overall != 1 && overall != 2 || statuses != limits {
 		return false, fmt.Errorf("%w: code %d, %d statuses", errAnswer, overall, statuses)
@@ -66,21 +69,21 @@ func gubernatorRequest(_ string, entries []entry) frame {
 // readGubernator wants a response for each limit, which may be an error.
 func readGubernator(answer frame, limits int) (bool, error) {
 	const status, limit, failed = 1, 2, 5
-	responses, admitted, b := 0, true, []byte(answer)
-	for len(b) > 0 {
-		field, _, part, rest, err := next(b)
-		if err != nil {
-			return false, err
+	responses, admitted := 0, true
+	err := fields(answer, func(field protowire.Number, _ uint64, part []byte) error {
+		if field != 1 {
+			return nil
 		}
-		if field == 1 {
-			responses++
-			response, err := look(part)
-			if err != nil || response[limit] == 0 || response[failed] > 0 {
-				return false, fmt.Errorf("%w: %q", errAnswer, part)
-			}
-			admitted = admitted && response[status] == 0
+		responses++
+		response, err := look(part)
+		if err != nil || response[limit] == 0 || response[failed] > 0 {
+			return fmt.Errorf("%w: %q", errAnswer, part)
 		}
-		b = rest
+		admitted = admitted && response[status] == 0
+		return nil
+	})
+	if err != nil {
+		return false, err
 	}
 	if responses != limits {
 		return false, fmt.Errorf("%w: %d responses", errAnswer, responses)

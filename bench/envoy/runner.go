@@ -8,12 +8,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coordgo/coord/bench/internal/command"
 	"github.com/coordgo/coord/internal/bench"
 )
 
 // runner measures everything.
 type runner struct {
-	*options
+	*command.Options
 	log   io.Writer
 	start func(context.Context, subject) (*target, error)
 	redis int // the process
@@ -46,7 +47,6 @@ func (c *cell) median(of func(figures) float64) float64 {
 	for _, f := range c.rounds {
 		values = append(values, of(f))
 	}
-	slices.Sort(values)
 	return bench.Median(values)
 }
 
@@ -58,7 +58,6 @@ func (c *cell) times(other *cell, of func(figures) float64) float64 {
 			ratios = append(ratios, of(c.rounds[i])/theirs)
 		}
 	}
-	slices.Sort(ratios)
 	return bench.Median(ratios)
 }
 
@@ -74,7 +73,7 @@ func (r *results) breached() (err error) {
 
 // all measures what the options want.
 func (b *runner) all(ctx context.Context, versions []string) (*results, error) {
-	r := &results{date: time.Now().UTC(), machine: bench.ThisMachine(), versions: versions, rounds: b.rounds, forEach: b.forEach}
+	r := &results{date: time.Now().UTC(), machine: bench.ThisMachine(), versions: versions, rounds: b.Rounds, forEach: b.ForEach}
 	started := map[string]*target{}
 	for _, row := range rows() {
 		cells, err := b.row(ctx, row, started)
@@ -88,14 +87,14 @@ func (b *runner) all(ctx context.Context, versions []string) (*results, error) {
 		return nil, err
 	}
 	r.loadAfter, r.took = bench.LoadAverage(), time.Since(r.date)
-	r.complete = b.run.String() == "" && b.rounds >= 5 && b.forEach >= time.Second
+	r.complete = b.Run.String() == "" && b.Rounds >= 5 && b.ForEach >= time.Second
 	return r, nil
 }
 
 // row measures all subjects in turn: A B C, A B C; each round begins with another. All have been started before the first.
 func (b *runner) row(ctx context.Context, at row, started map[string]*target) (cells []*cell, err error) {
 	for _, s := range subjects() {
-		if s.most > 0 && at.descriptors > s.most || !b.run.MatchString(at.String()+"/"+s.name) {
+		if s.most > 0 && at.descriptors > s.most || !b.Run.MatchString(at.String()+"/"+s.name) {
 			continue
 		}
 		if started[s.name] == nil {
@@ -105,10 +104,10 @@ func (b *runner) row(ctx context.Context, at row, started map[string]*target) (c
 		}
 		cells = append(cells, &cell{row: at, subject: s})
 	}
-	for round := range b.rounds {
+	for round := range b.Rounds {
 		for i := range cells {
 			c := cells[(i+round)%len(cells)]
-			f, err := newLoad(started[c.name], at).measure(ctx, b.forEach, b.redis)
+			f, err := newLoad(started[c.name], at).measure(ctx, b.ForEach, b.redis)
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
@@ -127,7 +126,7 @@ func (b *runner) quotas(ctx context.Context) (list []admission, err error) {
 	i := slices.IndexFunc(subjects(), func(s subject) bool { return s.ours })
 	var two [2]*target
 	for _, q := range quotas {
-		if !b.run.MatchString("admitted/" + q.key()) {
+		if !b.Run.MatchString("admitted/" + q.key()) {
 			continue
 		}
 		for n := range two {

@@ -65,40 +65,44 @@ func appendInt(b []byte, field protowire.Number, n uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
 }
 
-// next takes a field off b: n is its value if that is a number, and part if it has a length.
-func next(b []byte) (field protowire.Number, n uint64, part, rest []byte, err error) {
-	field, kind, size := protowire.ConsumeTag(b)
-	if size < 0 {
-		return 0, 0, nil, nil, protowire.ParseError(size)
+// fields calls do for each field of a message: n is its value if that is a number, and part if it has a length.
+func fields(b []byte, do func(field protowire.Number, n uint64, part []byte) error) error {
+	for len(b) > 0 {
+		field, kind, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			return protowire.ParseError(size)
+		}
+		b = b[size:]
+		var n uint64
+		var part []byte
+		switch kind {
+		case protowire.VarintType:
+			n, size = protowire.ConsumeVarint(b)
+		case protowire.BytesType:
+			part, size = protowire.ConsumeBytes(b)
+		default:
+			size = protowire.ConsumeFieldValue(field, kind, b)
+		}
+		if size < 0 {
+			return protowire.ParseError(size)
+		}
+		if err := do(field, n, part); err != nil {
+			return err
+		}
+		b = b[size:]
 	}
-	b = b[size:]
-	switch kind {
-	case protowire.VarintType:
-		n, size = protowire.ConsumeVarint(b)
-	case protowire.BytesType:
-		part, size = protowire.ConsumeBytes(b)
-	default:
-		size = protowire.ConsumeFieldValue(field, kind, b)
-	}
-	if size < 0 {
-		return 0, 0, nil, nil, protowire.ParseError(size)
-	}
-	return field, n, part, b[size:], nil
+	return nil
 }
 
 // message is what is looked at of a message: its fields up to 5, numbers by their value and others by their length.
 type message [6]uint64
 
 func look(b []byte) (m message, err error) {
-	for len(b) > 0 {
-		field, n, part, rest, err := next(b)
-		if err != nil {
-			return m, err
-		}
+	err = fields(b, func(field protowire.Number, n uint64, part []byte) error {
 		if int(field) < len(m) {
 			m[field] = n + uint64(len(part))
 		}
-		b = rest
-	}
-	return m, nil
+		return nil
+	})
+	return m, err
 }

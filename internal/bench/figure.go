@@ -2,8 +2,10 @@ package bench
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Figure is v to three digits or so, with thousands parted.
@@ -35,10 +37,14 @@ func Figure(v float64) string {
 	return digits
 }
 
-// Median is that of values in order; 0 of none.
+// Micros is a time in µs.
+func Micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+
+// Median is that of values in any order; 0 of none.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
+	values = slices.Sorted(slices.Values(values))
 	return (values[len(values)/2] + values[(len(values)-1)/2]) / 2
 }
