@@ -21,8 +21,10 @@ func TestStores(t *testing.T) {
 		"etcd":      func(t *testing.T) string { return "etcd://" + testserver.Etcd(t).Addr },
 		"zookeeper": func(t *testing.T) string { return "zookeeper://" + testserver.ZooKeeper(t).Addr },
 		"memcached": func(t *testing.T) string { return "memcached://" + testserver.Memcached(t).Addr },
-		"postgres":  func(t *testing.T) string { return testserver.PostgresURL("postgres", testserver.Postgres(t).Addr) },
-		"file":      func(t *testing.T) string { return "file://" + t.TempDir() },
+		"postgres": func(t *testing.T) string {
+			return testserver.PostgresURL("postgres", testserver.Postgres(t).Addr) + "&timeout=5s"
+		},
+		"file": func(t *testing.T) string { return "file://" + t.TempDir() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
